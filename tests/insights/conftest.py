@@ -18,7 +18,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedC
 
 from jetstream_insights.lake import Lake
 from jetstream_insights.session import FOR_LITTLE, session
-from support.lakes import Golden, make_golden
+from support.lakes import Golden, shared_golden
 from support.two_days import make_two_days
 
 #: Without these settings, garbage collection takes a third of the time of small plans.
@@ -29,13 +29,13 @@ LEAN = {
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.ui.retainedExecutions": "1",
     **{f"spark.ui.retained{name}": "1" for name in ("Jobs", "Stages", "Tasks")},
-    "spark.driver.extraJavaOptions": "-Xms1g -Xmn600m",
+    "spark.driver.extraJavaOptions": "-Xms2g -Xmn1300m",
 }
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session("local[1]", "1g", settings=LEAN)
+    made = session("local[1]", "2g", settings=LEAN)
     # test_side_by_side compares the tables with those made with different settings.
     for name, value in FOR_LITTLE.items():
         made.conf.set(name, value)
@@ -45,7 +45,8 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def golden(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Golden:
-    return make_golden(tmp_path_factory.mktemp("golden"))
+    own = tmp_path_factory.getbasetemp()
+    return shared_golden(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ Spark needs half a second of CPU time to plan or read a table, however few rows 
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 from collections.abc import Iterable, Mapping
@@ -51,13 +52,19 @@ def write_golden(lake: Path) -> None:
         Fleet(3, 5).write(lake, moment)
 
 
-def make_golden(folder: Path) -> Golden:
-    """Make all tables with the commands of the command line, in the current session."""
-    lake, printed = folder / "lake", io.StringIO()
-    write_golden(lake)
-    with redirect_stdout(printed):
-        assert main([*JOBS, "--lake", str(lake), *SPAN, "--output", str(folder / "report")]) == DONE
-    return Golden(lake, printed.getvalue())
+def shared_golden(folder: Path) -> Golden:
+    """Return the golden lake of all processes that run tests. The first process that needs it makes it, with the commands of
+    the command line and in the session of its tests."""
+    made, printed = folder / "golden", folder / "golden.txt"
+    with (folder / "golden.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not printed.exists():
+            output = io.StringIO()
+            write_golden(made / "lake")
+            with redirect_stdout(output):
+                assert main([*JOBS, "--lake", str(made / "lake"), *SPAN, "--output", str(made / "report")]) == DONE
+            printed.write_text(output.getvalue())
+    return Golden(made / "lake", printed.read_text())
 
 
 def _closure(names: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:
