@@ -191,7 +191,7 @@ def test_findings_equal_nats_check_for_the_same_catalogue(spark: SparkSession, t
         path.write_text("".join(json.dumps(row) + "\n" for row in found))
         tables[name] = spark.read.schema(tables[name].schema).json(str(path))
     only = Registry({code: REGISTRY.checks[code] for code in BACKUP_CHECKS})
-    judged = [row for part in judge(tables, [key["snapshot"]], only, Settings()) for row in part.collect()]
+    judged = [row for part in judge(tables, [key["snapshot"]], only, Settings()) for row in part.rows.collect()]
 
     given = {"directory": "/d", "age_warn": "26h", "age_critical": "50h", "proof_warn": "90d", "proof_critical": None}
     for name, (_story, status) in STORIES.items():

@@ -21,7 +21,7 @@ from jetstream_insights import silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.cluster_checks import IN_STEP, LAG, SEEN
-from jetstream_insights.findings.evaluate import RESULTS, judge, summary
+from jetstream_insights.findings.evaluate import RESULTS, Part, judge, summary
 from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import (
     NAMING,
@@ -146,9 +146,14 @@ def judged(
     tables = create_tables(spark, schemas, tmp_path_factory.mktemp("findings"), rows)
     found: dict[str, list[Row]] = defaultdict(list)
     for part in judge(tables, [snapshot(LAST)], REGISTRY, SETTINGS):
-        for row in part.collect():
+        for row in confirmed(part).collect():
             found[row["fleet"]].append(row)
     return found
+
+
+def confirmed(part: Part) -> DataFrame:
+    """Return the results, compared with those of the previous snapshot. The findings job compares only grave failures."""
+    return part.confirm(part.rows, part.grave) if part.grave else part.rows
 
 
 def results(rows: list[Row], code: str) -> set[Result]:
@@ -301,7 +306,7 @@ def test_missing_tables_give_unknown_results_and_counts_add_up(
     for name in ("hosts", "leadership"):
         del tables[name]
     parts = judge(tables, [snapshot(LAST)], few, Settings(skip=frozenset({"SERVER_007"})))
-    made = reduce(DataFrame.unionByName, parts).cache()
+    made = reduce(DataFrame.unionByName, map(confirmed, parts)).cache()
     rows = {row["check"]: row.asDict() for row in summary(made, few).collect()}
     kept = findings(made, summary(made, few), few.checks).collect()
     made.unpersist()

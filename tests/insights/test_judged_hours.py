@@ -108,6 +108,22 @@ def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: Sp
     assert states == {("open", "fail"), ("open", "unknown"), ("fixed", "fail")}
 
 
+def test_critical_failure_is_a_warning_until_the_previous_snapshot_shows_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "servers", "streams", "hosts")
+    made = Made(spark, tmp_path / "lake", HOUR.date())
+    for fleet, first in (("new", 0), ("lasting", 1)):
+        for minutes, passwords in ((0, first), (30, 1)):
+            replies = {**recorded("2.15.1"), "more": {"hosts": {"plaintext_passwords": passwords}}}
+            write_snapshot(made.path, replies, HOUR + timedelta(minutes=minutes), fleet)
+    made.silver()
+    made.findings(Settings(skip=frozenset(set(REGISTRY.checks) - {"HOST_103"})))
+    failed = [row for row in made.rows("findings") if row["result"] == "fail"]
+    found = {(row["fleet"], row["severity"], row["text"].endswith("; not in the snapshot before")) for row in failed}
+    assert found == {("new", "warning", True), ("lasting", "critical", False)}
+
+
 def test_changed_columns_of_hours_require_a_new_format() -> None:
     digest = hashlib.sha256(repr(sorted(KEPT.items())).encode()).hexdigest()[:12]
     assert (JUDGED_FORMAT, digest) == (5, "e45a206bcc22"), "raise JUDGED_FORMAT, then pin both here"

@@ -388,6 +388,12 @@ class Lake:
         frame.write.mode("error").option(_MARKED, False).parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)
 
+    def write_draft(self, name: str, frame: DataFrame) -> str:
+        """Write rows that only the running job reads into a new folder below `name`, and return its URI."""
+        path = f"{self.uri}/{name}/{new_run()}"
+        frame.write.option(_MARKED, False).parquet(path)
+        return path
+
     def read_days(self, layer: str, table: str, selected_days: Iterable[date]) -> DataFrame | None:
         """Return the published rows of a gold or findings table in these days, None if there are none. Raises LakeError if a day
         is published in an older format."""

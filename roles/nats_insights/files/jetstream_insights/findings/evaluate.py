@@ -10,8 +10,9 @@ table, a server that did not answer, too few snapshots. Unknown is never a pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial, reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -44,9 +45,19 @@ RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "v
 _DURATION = r"^\s*([0-9.]+(ns|us|µs|ms|s|m|h|d|y))+\s*$"
 
 
-def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[DataFrame]:
-    """Yield the results of all checks, passes included, one frame for each view: tasks of a single plan for all views would
-    spend their time on reading that plan.
+@dataclass(frozen=True)
+class Part:
+    """The results of some checks, passes included. `grave`: those among them whose failures depend on the previous snapshot."""
+
+    rows: DataFrame
+    grave: tuple[Check, ...] = ()
+    #: Returns these results, in which failures of these checks depend on the previous snapshot.
+    confirm: Callable[[DataFrame, Sequence[Check]], DataFrame] = lambda rows, _checks: rows
+
+
+def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[Part]:
+    """Yield the results of all checks, one part for each view: tasks of a single plan for all views would spend their time on
+    reading that plan.
 
     `tables`: the silver tables of a period, including empty ones, and the available gold tables and `hosts`. Checks of one
     moment use these `snapshots`, the others the entire period.
@@ -55,32 +66,34 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
     yield from judge_time(tables, registry, settings)
 
 
-def judge_moments(
-    tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings
-) -> Iterator[DataFrame]:
+def judge_moments(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[Part]:
     """Yield the results of the checks of one moment. A critical result is a warning until the previous snapshot, if there is one,
-    shows it as well: servers do not answer at the same time, and elections take a second."""
+    shows it as well: servers do not answer at the same time, and elections take a second. Most views have no such result, so the
+    previous snapshot is read only to confirm one."""
     checks = enabled_checks(registry, settings, period=False)
     current = _at(tables, snapshots)
     pairs = _pairs(tables["snapshots"], snapshots)
-    before = _at(tables, sorted({row["before"] for row in pairs.collect()}))
     current |= rates(tables, pairs, "snapshot")
-    before |= rates(tables, pairs, "before")
     moments = current["snapshots"].withColumn("since", F.col("taken"))
+
+    @cache
+    def before() -> Tables:
+        return _at(tables, sorted({row["before"] for row in pairs.collect()})) | rates(tables, pairs, "before")
+
+    def confirm(view: View, rows: DataFrame, of: Sequence[Check]) -> DataFrame:
+        return _confirmed(rows, judged_rows(MAKE[view.name](before()), view, of, settings), pairs, of)
+
     for view, mine in _by_view(checks):
         if lacking := [name for name in view.tables if name not in tables]:
-            yield _missing(moments, view, mine, lacking)
-            continue
-        made = judged_rows(MAKE[view.name](current), view, mine, settings)
-        grave = [check for check in mine if check.severity == CRITICAL or check.worse or check.twice]
-        if grave:
-            made = _confirmed(made, judged_rows(MAKE[view.name](before), view, grave, settings), pairs, grave)
-        yield made
-    yield from _silent(current, checks)
-    yield from _unreported(current, checks, moments)
+            yield Part(_missing(moments, view, mine, lacking))
+        else:
+            grave = tuple(check for check in mine if check.severity == CRITICAL or check.worse or check.twice)
+            yield Part(judged_rows(MAKE[view.name](current), view, mine, settings), grave, partial(confirm, view))
+    for frame in (*_silent(current, checks), *_unreported(current, checks, moments)):
+        yield Part(frame)
 
 
-def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[DataFrame]:
+def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[Part]:
     """Yield the results of the checks of an entire period."""
     checks = enabled_checks(registry, settings, period=True)
     spans = (
@@ -95,12 +108,12 @@ def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterat
     )
     for view, mine in _by_view(checks):
         if lacking := [name for name in view.tables if name not in tables]:
-            yield _missing(spans, view, mine, lacking)
+            yield Part(_missing(spans, view, mine, lacking))
         else:
-            yield judged_rows(
-                MAKE[view.name](tables).join(F.broadcast(spans.drop("asked")), "fleet"), view, mine, settings
-            )
-    yield from _unreported(tables, checks, spans)
+            rows = MAKE[view.name](tables).join(F.broadcast(spans.drop("asked")), "fleet")
+            yield Part(judged_rows(rows, view, mine, settings))
+    for frame in _unreported(tables, checks, spans):
+        yield Part(frame)
 
 
 def enabled_checks(registry: Registry, settings: Settings, period: bool) -> list[Check]:
@@ -129,9 +142,15 @@ def _pairs(snapshot_rows: DataFrame, snapshots: Sequence[str]) -> DataFrame:
     return known.where(F.col("snapshot").isin(list(snapshots)) & F.col("before").isNotNull())
 
 
+def is_grave(checks: Iterable[Check]) -> Column:
+    """Return whether a result is a failure that depends on the previous snapshot."""
+    twice = [check.code for check in checks if check.twice]
+    return (F.col("result") == FAIL) & (F.col("check").isin(twice) | (F.col("severity") == CRITICAL))
+
+
 def _confirmed(results: DataFrame, earlier: DataFrame, pairs: DataFrame, checks: Sequence[Check]) -> DataFrame:
     """Return results in which a critical failure is a warning, and a failure that must occur twice a pass, unless the result
-    for the previous snapshot was not a pass either."""
+    for the previous snapshot was not a pass either. `checks`: those that have such failures."""
     about = F.to_json(F.array("check", *SUBJECT))
     twice = F.col("check").isin([check.code for check in checks if check.twice])
     shown = (
@@ -139,7 +158,7 @@ def _confirmed(results: DataFrame, earlier: DataFrame, pairs: DataFrame, checks:
         .select("fleet", F.col("snapshot").alias("before"), about.alias("about"), F.lit(True).alias("shown"))
         .distinct()
     )
-    grave = (F.col("result") == FAIL) & (twice | (F.col("severity") == CRITICAL))
+    grave = is_grave(checks)
     known = results.join(F.broadcast(pairs), ["fleet", "snapshot"], "left").withColumn("about", F.when(grave, about))
     new = grave & F.col("before").isNotNull() & F.col("shown").isNull()
     return (
