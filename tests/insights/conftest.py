@@ -65,8 +65,8 @@ TOGETHER = {
 #: The files that take longest according to `python3 tools/run_parts.py --slowest 40 test-insights`. These files start
 #: first, so both processes end at about the same time.
 LONGEST = (
-    "test_judged_hours.py", "test_connect.py", "test_older_lake.py", "test_facts.py", "test_findings.py",
-    "test_silver.py", "test_gold.py", "test_gold_parts.py", "test_delta.py",
+    "test_judged_hours.py", "test_connect.py", "test_gold.py", "test_older_lake.py", "test_findings.py",
+    "test_silver.py", "test_facts.py", "test_gold_parts.py", "test_delta.py",
 )  # fmt: skip
 
 

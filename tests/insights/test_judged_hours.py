@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.cli import DONE, main
+from jetstream_insights.cli import DONE, journal_windows, main, maintenance_window
 from jetstream_insights.compaction import Keep, Maintained, maintain
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.lifetime import COLUMNS
@@ -21,12 +21,14 @@ from jetstream_insights.findings.over_time import KEPT
 from jetstream_insights.findings.registry import Settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.findings_job import Samples, hourly_samples, make_findings
-from jetstream_insights.gold_job import day_hours
-from jetstream_insights.lake import JUDGED, JUDGED_FORMAT, Lake
+from jetstream_insights.gold import TABLES
+from jetstream_insights.gold.common import Settings as Planned
+from jetstream_insights.gold_job import EVERYTHING, day_hours, make_gold
+from jetstream_insights.lake import FACTS, JUDGED, JUDGED_FORMAT, Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
-from support.lakes import DAY, Golden, few_silver_tables, published_rows
+from support.lakes import DAY, Golden, comparable, few_gold_tables, few_silver_tables, published_rows
 from support.snapshots import HOUR, recorded, write_snapshot
 from support.truth import judged, planted, table
 
@@ -54,15 +56,19 @@ class Made:
     def findings(self, wanted: Settings = ALL, force: bool = False) -> None:
         assert make_findings(self.lake, [self.day], quiet, force, wanted, None).made == 1
 
-    def runs(self) -> dict[int, str]:
-        """Return, for each evaluated hour, the run that evaluated it."""
-        pointers = {hour.hour: self.lake.pointer(JUDGED, hour) for hour in day_hours(self.day)}
+    def runs(self, layer: str = JUDGED) -> dict[int, str]:
+        """Return, for each evaluated or aggregated hour, the run that made its rows."""
+        pointers = {hour.hour: self.lake.pointer(layer, hour) for hour in day_hours(self.day)}
         return {hour: pointer["run"] for hour, pointer in pointers.items() if pointer}
 
     def tables(self) -> dict[str, list[str]]:
         found = published_rows(self.path, "findings", self.day)
         assert set(found) == set(COLUMNS)
         return {name: sorted(map(str, rows)) for name, rows in found.items()}
+
+    def gold(self) -> dict[str, list[Any]]:
+        found = published_rows(self.path, "gold", self.day)
+        return {name: sorted(map(comparable, rows)) for name, rows in found.items()}
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return published_rows(self.path, "findings", self.day)[table]
@@ -78,32 +84,40 @@ def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: Sp
     second = [at for at in whole.moments if at // 3600 == hours[1]]
     replace(whole, moments=(*first, *second[:-1])).write(made.path)
     made.silver()
+    # The first table of the day requires all hourly aggregates.
+    moments = replace(EVERYTHING, tables=few_gold_tables("moments").tables)
+    assert make_gold(made.lake, [made.day], quiet, wanted=moments).made == 1
+    aggregated = made.runs(FACTS)
     # The evaluation of the hours does not depend on the checks of the day.
     made.findings(Settings(skip=frozenset(code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period)))
     before = made.runs()
-    assert set(before) == set(hours[:2])
+    assert set(before) == set(aggregated) == set(hours[:2])
     replace(whole, moments=tuple(at for at in whole.moments if at >= second[-1])).write(made.path)
     made.silver()
     journal = tmp_path / "journal.jsonl"
     journal.write_text("".join(f"{line}\n" for line in whole.journal()))
     day = ("--from", f"{made.day}", "--to", f"{made.day + timedelta(days=1)}", "--journal", str(journal))
     assert main(["gold", "--lake", str(made.path), *day]) == DONE
-    shutil.copytree(made.path, tmp_path / "little")
-    shutil.rmtree(tmp_path / "little" / JUDGED)
     made.findings()
-    after = made.runs()
-    assert set(after) == set(hours) and len(hours) > 2
-    assert after[hours[0]] == before[hours[0]]
-    assert {after[hour] for hour in hours[1:]}.isdisjoint(before.values())
+    assert len(hours) > 2
+    for old, new in ((before, made.runs()), (aggregated, made.runs(FACTS))):
+        assert set(new) == set(hours)
+        assert new[hours[0]] == old[hours[0]]
+        assert {new[hour] for hour in hours[1:]}.isdisjoint(old.values())
     found = judged(whole, made.rows("findings"))
     print("\n".join(table(found.scores)))
     assert not found.missed
     assert [(row["check"], row["severity"], row["text"]) for row in found.false] == []
-    # A small lake does not store evaluated hours: all hours are evaluated at once.
+    # A small lake stores neither hourly aggregates nor evaluated hours: all hours are computed at once.
     little = Made(spark, tmp_path / "little", START.date(), little=True)
+    shutil.copytree(made.path / "silver", little.path / "silver")
+    planned = Planned(maintenance=tuple(map(maintenance_window, journal_windows(journal))))
+    assert make_gold(little.lake, [little.day], quiet, settings=planned).made == 1
     little.findings()
-    assert little.runs() == {}
+    assert little.runs() == little.runs(FACTS) == {}
     assert made.tables() == little.tables()
+    gold = made.gold()
+    assert set(gold) == set(TABLES) and gold == little.gold()
     states = {(row["state"], row["result"]) for row in made.rows("findings")}
     assert states == {("open", "fail"), ("open", "unknown"), ("fixed", "fail")}
 

@@ -113,3 +113,14 @@ def published_rows(lake: Path, layer: str, when: date) -> dict[str, list[dict[st
 def file_rows(files: Iterable[Path]) -> list[dict[str, Any]]:
     """Return the rows of Parquet files."""
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def comparable(value: Any) -> Any:
+    """Return a row's value in a form that can be sorted, without the last digits, which depend on the order of a sum."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, dict):
+        return [comparable(item) for item in value.values()]
+    if isinstance(value, (list, tuple)):
+        return [comparable(item) for item in value]
+    return str(value)
