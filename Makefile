@@ -23,6 +23,8 @@ TIMES ?= 20
 LOAD ?= 4
 # Where pytest leaves its counts for tools/run_parts.py.
 JUNIT ?=
+# The key that signs a release, in gpg's notation.
+KEY ?=
 
 # This directory, through a link if its path has a space, and where temporary files may be executed.
 PLACES := $(shell tools/places.sh)
@@ -47,6 +49,8 @@ AWX_VENV := $(CACHE)/venv-awx
 GALAXY_VENV := $(CACHE)/venv-galaxy
 # And Sphinx, which builds the site of the documents.
 DOCS_VENV := $(CACHE)/venv-docs
+# And the programs that build the wheel of a release and describe the release.
+RELEASE_VENV := $(CACHE)/venv-release
 INSTALLED := $(CACHE)/collections/ansible_collections/natsops/jetstream/MANIFEST.json
 PYTEST = python -m pytest --durations=15 $(PYTEST_OPTIONS) $(if $(JUNIT),--junit-xml="$(JUNIT)") $(ARGS)
 # The part of the installed pipeline that tests import.
@@ -81,7 +85,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build licences views ee dev hooks coverage lock vendor clean
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build release licences views ee dev hooks coverage lock vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -141,7 +145,7 @@ soak: ## repeats PART next to busy processes and prints how often each test fail
 prepare: dev $(INSTALLED)
 	@tools/java.sh
 
-test-unit: $(STAMP) $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
+test-unit: $(STAMP) $(RELEASE_VENV)/.made $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
 	@$(PYTEST) $(or $(TESTS),$(UNIT))
 
 # Rules and documents are the same with every ansible-core; `make test-unit CORE=2.16` runs all tests.
@@ -303,8 +307,14 @@ build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, in
 	@ls $(CACHE)/dist/*.tar.gz
 	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
 
+release: $(RELEASE_VENV)/.made $(CACHE)/venv/.made ## the files of a release in .cache/release, built twice and checked by Galaxy's importer; KEY=FINGERPRINT signs them
+	@$(RELEASE_VENV)/bin/python tools/release.py check --key '$(KEY)'
+	@$(MAKE) --no-print-directory build lint-galaxy lint-docs ee
+	@$(RELEASE_VENV)/bin/python tools/release.py collect --key '$(KEY)' $(CACHE)/release $(CACHE)/dist/*.tar.gz $(CACHE)/dist/*.cdx.json \
+		site=$(CACHE)/docs/html environments=$(CACHE)/ee
+
 # Licences are read from the installed packages.
-licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(AWX_VENV)/.made $(CACHE)/venv-bench/.made ## writes docs/reference/licences.md, of all development environments
+licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(AWX_VENV)/.made $(CACHE)/venv-bench/.made $(RELEASE_VENV)/.made ## writes docs/reference/licences.md, of all development environments
 	@$(DEV_BIN)/python tools/dependencies.py licences
 
 # Types of columns are known only to Spark.
@@ -312,8 +322,8 @@ views: $(SPARK_VENV)/.made $(INSTALLED) ## writes docs/reference/insights_views.
 	@PYTHONPATH=$(PIPELINE) $(SPARK_VENV)/bin/python -m jetstream_insights.findings.own_checks >$(CACHE)/views.md
 	@mv $(CACHE)/views.md docs/reference/insights_views.md
 
-ee: $(INSTALLED) ## the build contexts of the execution environments in .cache/ee
-	@for name in execution-environment insights; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \
+ee: $(INSTALLED) ## the build contexts of the execution and decision environments in .cache/ee
+	@for name in execution-environment insights decision-environment; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \
 		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 
 # Each is locked for the oldest Python that it runs on.

@@ -74,6 +74,7 @@ LOCKS = {
     "imports": "imports",
     "benchmarks": "bench",
     "modules for AWX": "awx",
+    "releases": "release",
 }
 #: The files with the direct requirements of a purpose that concerns users; None for the complete lock.
 STARTS = {

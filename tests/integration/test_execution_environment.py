@@ -21,6 +21,7 @@ from rootfs import bare, inside
 from support.nats_processes import ROOT, binary
 from support.role_cluster import RoleCluster
 
+NAMES = ("execution-environment", "insights", "decision-environment")
 DEFINITIONS = ROOT / "extensions/execution-environment"
 #: Debian releases by their Python version. The packages of the environments are downloaded or built on this machine.
 RELEASES = {(3, 11): "bookworm", (3, 13): "trixie"}
@@ -48,7 +49,7 @@ def tool(*command: str, **options: Any) -> str:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The build contexts, and the lists of packages that ansible-builder finds in them in its second stage."""
     folder = tmp_path_factory.mktemp("ee")
-    for name in ("execution-environment", "insights"):
+    for name in NAMES:
         tool(
             "ansible-builder",
             "create",
@@ -72,16 +73,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "collections"),
         cwd=context,
     )
-    for name, user in (("execution-environment", ""), ("insights", "insights")):
+    for name in NAMES:
         given = [
-            f"--user-{kind}={folder}/{user}/_build/{file}"
+            f"--user-{kind}={folder}/{name}/_build/{file}"
             for kind, file in (("pip", "requirements.txt"), ("bindep", "bindep.txt"))
         ]
         tool(
             "ansible-builder",
             "introspect",
             str(folder / "collections"),
-            *(given if user else []),
+            *(given if name != "execution-environment" else []),
             "--write-pip",
             f"{folder}/{name}.pip",
             "--write-bindep",
@@ -91,7 +92,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_ansible_builder_takes_the_definitions_and_finds_the_lists(built: Path) -> None:
-    for name in ("execution-environment", "insights"):
+    for name in NAMES:
         assert "FROM base AS final" in (built / name / "Containerfile").read_text()
     lists = {path.name: path.read_text() for path in built.iterdir() if path.is_file()}
     assert "nats-py" in lists["execution-environment.pip"]
@@ -100,6 +101,8 @@ def test_ansible_builder_takes_the_definitions_and_finds_the_lists(built: Path) 
     assert "java" not in lists["execution-environment.bindep"]
     assert "pyspark" in lists["insights.pip"]
     assert "java-21-openjdk-headless [platform:rpm]" in lists["insights.bindep"]
+    assert "ansible-rulebook" in lists["decision-environment.pip"]
+    assert "java-21-openjdk-headless [platform:rpm]" in lists["decision-environment.bindep"]
 
 
 class Environment:

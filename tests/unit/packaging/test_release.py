@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follows docs/internals/releasing.md in a copy: the changelog, a reproducible artifact, and its bill of materials."""
+"""Follows docs/internals/releasing.md in a copy: the changelog, a reproducible artifact with its bill of materials, and
+the signed files of a release."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import json
 import os
 import subprocess
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[3]
 #: The release tools are only in the development environment, which the Makefile puts last on the PATH.
 TOOLS = CHECKOUT / ".cache/venv/bin"
+#: Builds the wheel and writes the provenance.
+RELEASE_PYTHON = CHECKOUT / ".cache/venv-release/bin/python"
 
 pytestmark = pytest.mark.skipif(
     not ansible.__version__.startswith("2.19"), reason="runs the same tools on every ansible-core"
@@ -169,3 +174,133 @@ def test_licences_are_listed_and_compatible(released: Path) -> None:
     table.write_text(table.read_text().replace("(Apache-2.0 OR CDDL-1.0)", "CDDL-1.0"))
     with pytest.raises(AssertionError, match=r"bcrypt is MIT AND CDDL-1\.0, which does not fit GPL-3"):
         run(released, *check)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A git repository whose only commit has the files of this checkout, with the built artifact and its bill."""
+    folder = tmp_path_factory.mktemp("repository") / "checkout"
+    copy_to(folder)
+    run(folder, "git", "init", "--quiet", "--initial-branch=main")
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
+    run(folder, "git", "add", "--all")
+    run(folder, "git", *identity, "commit", "--quiet", "--message=Add everything")
+    run(folder, "python", "tools/artifact.py", ".cache/dist")
+    run(folder, "python", "tools/dependencies.py", "sbom", f".cache/dist/{ARTIFACT}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def key() -> Iterator[dict[str, Any]]:
+    """The variables of a throwaway key: GNUPGHOME, KEY and KEYRING. A socket's path has at most 107 characters."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        variables: dict[str, Any] = {"GNUPGHOME": home, "KEY": "release@example.com", "KEYRING": f"{home}/public.kbx"}
+        create = ["--batch", "--pinentry-mode=loopback", "--passphrase=", "--quick-generate-key", variables["KEY"]]
+        run(Path(home), "gpg", *create, **variables)
+        run(Path(home), "gpg", "--armor", "--export", "--output=key.asc", variables["KEY"], **variables)
+        keyring = ["--no-default-keyring", f"--keyring={variables['KEYRING']}", "--import", "key.asc"]
+        run(Path(home), "gpg", *keyring, **variables)
+        yield variables
+        run(Path(home), "gpgconf", "--kill", "all", **variables)
+
+
+def collect(repository: Path, folder: Path, key: str = "", **variables: Any) -> str:
+    site = folder.parent / "site"
+    site.mkdir(exist_ok=True)
+    (site / "index.html").write_text("the site")
+    dist = repository / ".cache/dist"
+    files = [str(folder), str(dist / ARTIFACT), str(dist / ARTIFACT.replace(".tar.gz", ".cdx.json"))]
+    command = [str(RELEASE_PYTHON), "tools/release.py", "collect", f"--key={key}", *files, f"site={site}"]
+    return run(repository, *command, **variables)
+
+
+def test_release_has_checksums_and_provenance_of_every_file(repository: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert "not signed" in collect(repository, one)
+    stem = ARTIFACT.removesuffix(".tar.gz")
+    wheel = f"jetstream_insights-{VERSION}-py3-none-any.whl"
+    described = {ARTIFACT, wheel, f"{stem}.cdx.json", f"{stem}-site.tar.gz"}
+    assert {path.name for path in one.iterdir()} == described | {f"{stem}.intoto.json", "SHA256SUMS"}
+    run(one, "sha256sum", "--check", "--strict", "SHA256SUMS")
+    assert len((one / "SHA256SUMS").read_text().splitlines()) == len(described) + 1
+    statement = json.loads((one / f"{stem}.intoto.json").read_text())
+    assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
+        name: hashlib.sha256((one / name).read_bytes()).hexdigest() for name in described
+    }
+    # https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    source = statement["predicate"]["buildDefinition"]["resolvedDependencies"][0]
+    assert source["digest"]["gitCommit"] == run(repository, "git", "rev-parse", "HEAD").strip()
+    collect(repository, two)
+    assert {path.name: path.read_bytes() for path in one.iterdir()} == {
+        path.name: path.read_bytes() for path in two.iterdir()
+    }
+
+
+def test_release_refuses_changes_ignored_files_and_unknown_keys(
+    repository: Path, tmp_path: Path, key: dict[str, Any]
+) -> None:
+    check = [str(RELEASE_PYTHON), "tools/release.py", "check"]
+    run(repository, *check)
+    with pytest.raises(AssertionError, match=r"gpg has no secret key 'missing@example\.com', so nothing was built"):
+        run(repository, *check, "--key=missing@example.com", **key)
+    (repository / "docs/draft.md").write_text("not committed")
+    with pytest.raises(AssertionError, match=r"has changes, .*: docs/draft\.md\. Commit or remove them"):
+        run(repository, *check)
+    (repository / "docs/draft.md").unlink()
+    # Git ignores this file, but the wheel contains it.
+    ignored = repository / "roles/nats_insights/files/jetstream_insights/notes.txt"
+    exclude = repository / ".git/info/exclude"
+    before = exclude.read_text()
+    exclude.write_text("notes.txt\n")
+    ignored.write_text("ignored")
+    try:
+        dist = run(repository, "python", "tools/artifact.py", str(tmp_path / "dist")).strip()
+        bill = repository / ".cache/dist" / ARTIFACT.replace(".tar.gz", ".cdx.json")
+        with pytest.raises(AssertionError, match=rf"two builds of {ARTIFACT} differ: .*Ignored files"):
+            run(repository, str(RELEASE_PYTHON), "tools/release.py", "collect", str(tmp_path / "out"), dist, str(bill))
+    finally:
+        ignored.unlink()
+        exclude.write_text(before)
+
+
+def test_signature_of_the_installed_collection_is_verified(
+    repository: Path, tmp_path: Path, key: dict[str, Any]
+) -> None:
+    folder = tmp_path / "release"
+    assert "not signed" not in collect(repository, folder, key["KEY"], **key)
+    run(folder, "gpgv", f"--keyring={key['KEYRING']}", "SHA256SUMS.asc", "SHA256SUMS", **key)
+    place: dict[str, Any] = {**key, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
+    galaxy = ["ansible-galaxy", "collection"]
+    signed = [f"--keyring={key['KEYRING']}", f"--signature=file://{folder}/MANIFEST.json.asc"]
+    # With a tarball and a keyring, `ansible-galaxy collection install` ends with a TypeError.
+    run(tmp_path, *galaxy, "install", "--offline", "-p", str(tmp_path), str(folder / ARTIFACT), **place)
+    verify = [*galaxy, "verify", "--offline", *signed, "natsops.jetstream"]
+    assert "Successfully verified" in run(tmp_path, *verify, **place)
+    # An attacker who replaces a file and all checksums still lacks the key.
+    installed = tmp_path / "ansible_collections/natsops/jetstream"
+    manifest = installed / "MANIFEST.json"
+    manifest.write_text(manifest.read_text().replace("natsops maintainers", "attackers"))
+    with pytest.raises(AssertionError, match=r"(?i)signature"):
+        run(tmp_path, *verify, **place)
+
+
+def test_collection_is_installed_from_a_git_url(repository: Path, tmp_path: Path) -> None:
+    place: dict[str, Any] = {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
+    run(
+        tmp_path,
+        "ansible-galaxy",
+        "collection",
+        "install",
+        "-p",
+        str(tmp_path),
+        f"git+file://{repository},main",
+        **place,
+    )
+    installed = tmp_path / "ansible_collections/natsops/jetstream"
+    artifact = build(repository)
+    with tarfile.open(artifact) as archive:
+        expected = {member.name for member in archive.getmembers() if not member.isdir()}
+    assert {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()} == expected
+    assert "nats_cluster_health" in run(tmp_path, "ansible-doc", "--list", "natsops.jetstream", **place)

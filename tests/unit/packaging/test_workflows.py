@@ -18,6 +18,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 PATHS = sorted((CHECKOUT / ".github/workflows").glob("*.yml"))
 #: The jobs that may write, and their permissions.
 WRITERS = {
+    ("release.yml", "build"): {"contents": "read", "id-token": "write", "attestations": "write"},
     ("release.yml", "publish"): {"contents": "write"},
     ("dependencies.yml", "lock"): {"contents": "write", "pull-requests": "write"},
 }
