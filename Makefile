@@ -23,6 +23,8 @@ TIMES ?= 20
 LOAD ?= 4
 # Where pytest leaves its counts for tools/run_parts.py.
 JUNIT ?=
+# The versions of nats-server in an offline bundle: VERSION, or VERSION=FILE@SHA256.
+SERVERS ?=
 # The key that signs a release, in gpg's notation.
 KEY ?=
 
@@ -85,7 +87,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
-	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build release licences views ee dev hooks coverage lock vendor clean
+	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build release offline licences views ee dev hooks coverage lock vendor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z0-9.-]*:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -200,7 +202,7 @@ test-chaos: $(STAMP) $(SPARK_VENV)/.made $(INSTALLED) ## complete operations und
 	@$(PYTEST) -m chaos tests/lab
 	@$(SPARK_PYTEST) -m chaos tests/insights
 
-test-lab: $(STAMP) $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
+test-lab: $(STAMP) $(RELEASE_VENV)/.made $(INSTALLED) ## roles and playbooks on real systemd hosts (root)
 	@$(PYTEST) -m 'not chaos' $(or $(TESTS),tests/lab)
 
 # Those of the pipeline run in Spark's environment.
@@ -313,6 +315,10 @@ release: $(RELEASE_VENV)/.made $(CACHE)/venv/.made ## the files of a release in 
 	@$(RELEASE_VENV)/bin/python tools/release.py collect --key '$(KEY)' $(CACHE)/release $(CACHE)/dist/*.tar.gz $(CACHE)/dist/*.cdx.json \
 		site=$(CACHE)/docs/html environments=$(CACHE)/ee
 
+# Packages come from the package index, nats-server from its release or from a file.
+offline: $(RELEASE_VENV)/.made $(INSTALLED) ## the bundle for controllers without a network in .cache/offline: SERVERS=2.12.15 or 'VERSION=FILE@SHA256 …' (ARGS='--insights --python 3.9 3.12 --architecture arm64')
+	@$(RELEASE_VENV)/bin/python tools/offline/build.py $(CACHE)/offline $(CACHE)/dist/*.tar.gz $(addprefix --server=,$(SERVERS)) $(ARGS)
+
 # Licences are read from the installed packages.
 licences: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(EDA_VENV)/.made $(GALAXY_VENV)/.made $(DOCS_VENV)/.made $(AWX_VENV)/.made $(CACHE)/venv-bench/.made $(RELEASE_VENV)/.made ## writes docs/reference/licences.md, of all development environments
 	@$(DEV_BIN)/python tools/dependencies.py licences
@@ -331,7 +337,8 @@ lock: LOCK = uv pip compile --no-config --system-certs --quiet --universal --upg
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 lock: $(CACHE)/venv/.made ## pins the newest allowed versions of the development environments, and of the packages that roles install
 	@cd requirements && for file in $(filter-out test.in,$(notdir $(wildcard requirements/*.in))); do \
-		$(LOCK) --python-version $$([ $$file = core-2.21.in ] && echo 3.12 || echo 3.11) -o $${file%.in}.txt $$file || exit 1; done
+		case $$file in core-2.21.in) python=3.12 ;; offline.in) python=3.9 ;; *) python=3.11 ;; esac; \
+		$(LOCK) --python-version $$python -o $${file%.in}.txt $$file || exit 1; done
 	@cd roles/nats_program/files/locks && for file in *.in; do \
 		$(LOCK) --python-version 3.9 -o $${file%.in}.txt $$file || exit 1; done
 	@cd roles/nats_insights/files && for name in requirements requirements-connect; do \

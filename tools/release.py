@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -99,9 +98,9 @@ def built_twice(folder: Path, artifact: Path, copy: Path, again: Path) -> list[P
 
 def packed(target: Path, tree: Path) -> Path:
     """Write the files of a folder to a .tar.gz without times and owners; equal files give equal bytes."""
-    content = io.BytesIO()
     with (
-        gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as zipped,
+        target.open("wb") as written,
+        gzip.GzipFile(filename="", fileobj=written, mode="wb", mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w") as archive,
     ):
         for path in sorted(path for path in tree.rglob("*") if path.is_file()):
@@ -110,7 +109,6 @@ def packed(target: Path, tree: Path) -> Path:
             member.mode = 0o755 if os.access(path, os.X_OK) else 0o644
             with path.open("rb") as file:
                 archive.addfile(member, file)
-    target.write_bytes(content.getvalue())
     return target
 
 
@@ -173,7 +171,7 @@ def release(folder: Path, artifact: Path, bill: Path, trees: Sequence[str], key:
     for tree in trees:
         name, _sign, source = tree.partition("=")
         files.append(packed(folder / f"{stem}-{name}.tar.gz", Path(source)))
-    statement = folder / f"{stem}.intoto.json"
+    statement = folder / f"{stem}.provenance.json"
     statement.write_text(json.dumps(provenance(files, commit), indent=2, sort_keys=True) + "\n")
     files.append(statement)
     sums = folder / "SHA256SUMS"

@@ -126,6 +126,15 @@ def minimal_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
 
 
 @pytest.fixture
+def offline_controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    """Three minimal hosts, and a fourth one, `controller`, from which the test deploys them."""
+    with _lab(request, f"pytest-{os.getpid()}-offline", (*MINIMAL, "controller@bookworm-minimal")) as built:
+        controller = Controller(built, request.config.getoption("--lab-user"))
+        yield controller
+        controller.close()
+
+
+@pytest.fixture
 def intact_cluster(cluster: Any) -> Iterator[None]:
     """Check that every test of a module's cluster (lab_cluster.Cluster) leaves it healthy."""
     yield

@@ -23,6 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nat
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
 from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
+from ansible_collections.natsops.jetstream.plugins.filter.nats_wheels import nats_wheels
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
     CredentialOptions,
 )
@@ -264,3 +265,8 @@ def test_packages_of_a_package_manager() -> None:
     assert (found["updates_package"], found["hold"]) == (True, "apt-mark hold nats-server")
     with pytest.raises(AnsibleFilterError, match="nats_packages: the names of packages are unknown for pacman"):
         nats_packages("pacman")
+
+
+def test_folder_of_wheels_without_pip_is_an_error_of_the_filter() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"natsops\.jetstream\.nats_wheels: no wheel of pip and setuptools"):
+        nats_wheels([], "nats-py==2.16.0", "3.11")

@@ -57,8 +57,8 @@ def reaches_out(task: dict[str, Any]) -> bool:
     for key, value in task.items():
         module = str(key).rpartition(".")[2]
         command = value.get("argv", value.get("cmd", "")) if isinstance(value, dict) else value
-        # These commands print apt's configuration, or remove a lab.
-        local = re.search(r"indextargets|'down'", str(command))
+        # These commands print apt's configuration, remove a lab, or install without an index.
+        local = re.search(r"indextargets|'down'|'--no-index'|'--without-pip'", str(command))
         if module in MODULES or (
             module in ("command", "shell", "script") and PROGRAMS.search(str(command)) and not local
         ):
@@ -91,6 +91,7 @@ def test_documented_variable_exists(task: str, path: str, variable: str) -> None
     [
         ({"ansible.builtin.get_url": {"url": "x"}}, True),
         ({"ansible.builtin.command": {"argv": ["python", "-m", "pip", "install", "x"]}}, True),
+        ({"ansible.builtin.command": {"argv": ["python", "pip.whl/pip", "install", "--no-index", "x"]}}, False),
         ({"ansible.builtin.shell": "curl x | sh"}, True),
         ({"ansible.builtin.command": {"argv": ["{{ venv }}/bin/python"], "creates": "bin/pip"}}, False),
         ({"ansible.builtin.package_facts": {}}, False),

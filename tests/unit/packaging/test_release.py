@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 import ansible
 import pytest
 import yaml
+from support.documents import Document
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 #: The release tools are only in the development environment, which the Makefile puts last on the PATH.
@@ -220,10 +222,10 @@ def test_release_has_checksums_and_provenance_of_every_file(repository: Path, tm
     stem = ARTIFACT.removesuffix(".tar.gz")
     wheel = f"jetstream_insights-{VERSION}-py3-none-any.whl"
     described = {ARTIFACT, wheel, f"{stem}.cdx.json", f"{stem}-site.tar.gz"}
-    assert {path.name for path in one.iterdir()} == described | {f"{stem}.intoto.json", "SHA256SUMS"}
+    assert {path.name for path in one.iterdir()} == described | {f"{stem}.provenance.json", "SHA256SUMS"}
     run(one, "sha256sum", "--check", "--strict", "SHA256SUMS")
     assert len((one / "SHA256SUMS").read_text().splitlines()) == len(described) + 1
-    statement = json.loads((one / f"{stem}.intoto.json").read_text())
+    statement = json.loads((one / f"{stem}.provenance.json").read_text())
     assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
         name: hashlib.sha256((one / name).read_bytes()).hexdigest() for name in described
     }
@@ -270,20 +272,26 @@ def test_signature_of_the_installed_collection_is_verified(
 ) -> None:
     folder = tmp_path / "release"
     assert "not signed" not in collect(repository, folder, key["KEY"], **key)
-    run(folder, "gpgv", f"--keyring={key['KEYRING']}", "SHA256SUMS.asc", "SHA256SUMS", **key)
     place: dict[str, Any] = {**key, "ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
     galaxy = ["ansible-galaxy", "collection"]
-    signed = [f"--keyring={key['KEYRING']}", f"--signature=file://{folder}/MANIFEST.json.asc"]
     # With a tarball and a keyring, `ansible-galaxy collection install` ends with a TypeError.
     run(tmp_path, *galaxy, "install", "--offline", "-p", str(tmp_path), str(folder / ARTIFACT), **place)
-    verify = [*galaxy, "verify", "--offline", *signed, "natsops.jetstream"]
-    assert "Successfully verified" in run(tmp_path, *verify, **place)
+    shutil.copy(key["KEYRING"], folder / "natsops.kbx")
+    commands = [
+        command.text
+        for block in Document("docs/installation.md").blocks
+        if block.heading == "Verify a release"
+        for command in block.commands
+    ]
+    assert len(commands) == 3
+    *_sums, verified = [run(folder, "sh", "-ec", command, **place) for command in commands]
+    assert "Successfully verified" in verified
     # An attacker who replaces a file and all checksums still lacks the key.
     installed = tmp_path / "ansible_collections/natsops/jetstream"
     manifest = installed / "MANIFEST.json"
     manifest.write_text(manifest.read_text().replace("natsops maintainers", "attackers"))
     with pytest.raises(AssertionError, match=r"(?i)signature"):
-        run(tmp_path, *verify, **place)
+        run(folder, "sh", "-ec", commands[-1], **place)
 
 
 def test_collection_is_installed_from_a_git_url(repository: Path, tmp_path: Path) -> None:
