@@ -312,3 +312,7 @@ def test_collection_is_installed_from_a_git_url(repository: Path, tmp_path: Path
         expected = {member.name for member in archive.getmembers() if not member.isdir()}
     assert {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()} == expected
     assert "nats_cluster_health" in run(tmp_path, "ansible-doc", "--list", "natsops.jetstream", **place)
+    # docs/insights.md: pip builds the wheel from the installed collection.
+    pipeline = installed / "roles/nats_insights/files"
+    run(pipeline, str(RELEASE_PYTHON), "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "wheel"))
+    assert [path.name for path in (tmp_path / "wheel").iterdir()] == [f"jetstream_insights-{VERSION}-py3-none-any.whl"]
