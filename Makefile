@@ -144,7 +144,7 @@ soak: ## repeats PART next to busy processes and prints how often each test fail
 	@$(PYTHON) tools/soak.py $(PART) --times $(TIMES) --load $(LOAD)
 
 # Shared prerequisites are made before two parts run at once. Spark's environment takes minutes and only test-insights needs it.
-prepare: dev $(INSTALLED)
+prepare: dev $(RELEASE_VENV)/.made $(INSTALLED)
 	@tools/java.sh
 
 test-unit: $(STAMP) $(RELEASE_VENV)/.made $(INSTALLED) ## pure parts, filters, packaging (CORE=2.16 for the oldest ansible-core)
