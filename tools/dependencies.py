@@ -75,6 +75,7 @@ LOCKS = {
     "benchmarks": "bench",
     "modules for AWX": "awx",
     "releases": "release",
+    "offline bundles": "offline",
 }
 #: The files with the direct requirements of a purpose that concerns users; None for the complete lock.
 STARTS = {
