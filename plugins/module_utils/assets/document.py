@@ -508,7 +508,7 @@ def overlaps(some: Sequence[tuple[str, str]], others: Sequence[tuple[str, str]])
 
 def _cycles(streams: Mapping[str, DesiredStream]) -> list[str]:
     """Return the cycles of mirrors and sources."""
-    origins = {name: sorted(_origins(stream) & streams.keys()) for name, stream in streams.items()}
+    origins = {name: sorted(copied_streams(stream.config) & streams.keys()) for name, stream in streams.items()}
     found = []
     done: set[str] = set()
     for start in sorted(origins):
@@ -531,10 +531,10 @@ def _cycles(streams: Mapping[str, DesiredStream]) -> list[str]:
     return found
 
 
-def _origins(stream: DesiredStream) -> set[str]:
-    """Return the streams of the same account that a stream copies."""
-    sources = (source for source in stream.config["sources"] if not source.get("external"))
-    mirrored = {origin(stream.config)} - {""}
+def copied_streams(config: Mapping[str, Any]) -> set[str]:
+    """Return the streams of the same account that a stream mirrors or sources. `config`: in normal form."""
+    sources = (source for source in config["sources"] if not source.get("external"))
+    mirrored = {origin(config)} - {""}
     return mirrored | {str(source["name"]) for source in sources}
 
 

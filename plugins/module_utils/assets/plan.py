@@ -33,7 +33,19 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     DesiredStream,
     Document,
     collisions,
+    copied_streams,
     overlaps,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
+    CHANGE,
+    CONSUMER,
+    CREATE,
+    DELETE,
+    ENTRY,
+    PHASES,
+    Action,
+    ordered_steps,
+    stream_name,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import (
     MARK_HASH,
@@ -41,6 +53,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership
     marks,
     owning_document,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.room import Need, refusals, shortages
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
@@ -51,35 +64,14 @@ Info = Mapping[str, Any]
 #: The format version of the plan.
 VERSION = 1
 
-SAME, CREATE, CHANGE, DELETE, EXTRA, FOREIGN, CONFIRM, REFUSED = (
-    "same",
-    "create",
-    "change",
-    "delete",
-    "extra",
-    "foreign",
-    "needs confirmation",
-    "refused",
-)
+SAME, EXTRA, FOREIGN, CONFIRM, REFUSED = "same", "extra", "foreign", "needs confirmation", "refused"
 STATES = (REFUSED, CONFIRM, DELETE, CHANGE, CREATE, FOREIGN, EXTRA, SAME)
-CONSUMER, ENTRY = "consumer", "entry"
 
 #: Largest share of a document's live assets that a plan deletes without the name of each.
 _MOST_DELETED = 0.2
 _RESERVED = ("KV_", "OBJ_", "$MQTT_")
 #: Fields of a stream that each need an update of their own, in this order (10123).
 OWN_UPDATES = ("placement", "num_replicas")
-
-PHASES = (
-    "delete consumers",
-    "update streams",
-    "create streams",
-    "consumers",
-    "mirrors and sources",
-    "buckets",
-    "entries",
-    "delete streams",
-)
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,8 @@ class Live:
 
 @dataclass
 class Row:
-    """One asset of the plan. `action`: create, change, delete, or empty."""
+    """One asset of the plan. `action`: create, change, delete, or empty. `target`: the planned configuration of a stream
+    or consumer, in normal form."""
 
     kind: str
     name: str
@@ -123,6 +116,7 @@ class Row:
     notes: list[str] = field(default_factory=list)
     revision: str | None = None
     phase: str = ""
+    target: rules.Config | None = None
 
     def as_dict(self, account: str) -> dict[str, Any]:
         return {
@@ -140,21 +134,43 @@ class Row:
         }
 
 
+@dataclass(frozen=True)
+class AccountPlan:
+    """The plan of one account. `steps`: the accepted actions in their order."""
+
+    rows: Sequence[Row]
+    steps: Sequence[dict[str, Any]]
+    problems: Sequence[str]
+
+
+def account_plan(
+    documents: Sequence[Document], live: Live, confirmed: Collection[str], deletable: Collection[str]
+) -> AccountPlan:
+    """Return the plan of the documents of one account. `confirmed`: names of assets whose costs are accepted;
+    `deletable`: names of assets that may be deleted."""
+    planner = _Planner(documents, live, confirmed, deletable)
+    rows = planner.rows()
+    return AccountPlan(rows, planner.steps, planner.problems)
+
+
 def make_plan(
     documents: Sequence[Document], lives: Mapping[str, Live], confirmed: Collection[str], deletable: Collection[str]
 ) -> dict[str, Any]:
-    """Return the plan. `lives`: by account. `confirmed`: names of assets whose costs are accepted; `deletable`: names of
-    assets that may be deleted."""
-    problems = collisions(documents)
-    rows: list[dict[str, Any]] = []
-    steps: list[dict[str, Any]] = []
-    for account, live in lives.items():
-        mine = [one for one in documents if one.account == account]
-        planner = _Planner(mine, live, confirmed, deletable)
-        found = planner.rows()
-        problems += planner.problems
-        rows += [row.as_dict(account) for row in found]
-        steps += [{**step, "account": account} for step in _steps(found, planner.order)]
+    """Return the plan. `lives`: by account; the other arguments: as for `account_plan`."""
+    return joined_plan(
+        documents,
+        {
+            account: account_plan([one for one in documents if one.account == account], live, confirmed, deletable)
+            for account, live in lives.items()
+        },
+    )
+
+
+def joined_plan(documents: Sequence[Document], accounts: Mapping[str, AccountPlan]) -> dict[str, Any]:
+    """Return the plan of several accounts as a document."""
+    problems = [*collisions(documents), *(one for found in accounts.values() for one in found.problems)]
+    rows = [row.as_dict(account) for account, found in accounts.items() for row in found.rows]
+    steps = [{**step, "account": account} for account, found in accounts.items() for step in found.steps]
     content = {
         "documents": [
             {"id": one.id, "cluster": one.cluster, "account": one.account, "hash": one.digest} for one in documents
@@ -209,10 +225,10 @@ class _Planner:
         self._old: dict[str, rules.Config] = {}
         self._new: dict[str, rules.Config] = {}
         self.problems: list[str] = []
-        self.order: dict[str, int] = {}
+        self.steps: list[dict[str, Any]] = []
 
     def rows(self) -> list[Row]:
-        """Return the rows of all assets, and set `problems` and `order`."""
+        """Return the rows of all assets, and set `problems` and `steps`."""
         for document in self._documents:
             if document.cluster != self._live.cluster:
                 self.problems.append(
@@ -231,6 +247,7 @@ class _Planner:
         for row in found:
             self._finish(row)
         self._check_deletions(found)
+        self._order(found)
         found.sort(key=lambda row: (STATES.index(row.state), row.kind, row.name))
         return found
 
@@ -264,6 +281,7 @@ class _Planner:
             old, override = _live_config(info), str(error)
             new = old if info else stream.config
         self._old[stream.name], self._new[stream.name] = old, new
+        row.target = new
         if stream.name in self._live.unknown:
             row.problems.append(f"its state is unknown: {self._live.unknown[stream.name]}")
             return row
@@ -394,6 +412,7 @@ class _Planner:
         elif info and info.get("ts"):
             old, new = (rules.without_past_pause(one, info["ts"]) for one in (old, new))
         new["metadata"] = {**new["metadata"], **marks(document, rules.CONSUMER_FIELDS, new)}
+        row.target = new
         row.problems += self._too_new(rules.CONSUMER_FIELDS, {key: new[key] for key in consumer.given})
         if info is None:
             row.action = CREATE
@@ -486,7 +505,7 @@ class _Planner:
     # --- Checks -------------------------------------------------------------------------------------------------------
 
     def _check_overlaps(self, found: Sequence[Row]) -> None:
-        """Refuse subjects that another live stream stores, and set the order in which streams shrink and grow."""
+        """Refuse subjects that another live stream stores."""
         rows = {row.name: row for row in found if row.kind == STREAM and row.document}
         outside = {
             name: rules.normal_config(rules.STREAM_FIELDS, info["config"])
@@ -506,73 +525,58 @@ class _Planner:
                 if row.action == CREATE and config["subjects"] and config["subjects"] == self._new[name]["subjects"]
             ]
             row.notes += [f"a stream cannot be renamed: {one} has the same subjects; copy it first" for one in leaving]
-        self.order = {name: place for place, name in enumerate(self._growing())}
 
-    def _growing(self) -> list[str]:
-        """Return the declared streams in an order in which no two streams overlap at any moment."""
+    def _order(self, found: Sequence[Row]) -> None:
+        """Set the steps, and report streams that exchange subjects."""
+        positions = {name: place for place, name in enumerate(self._desired)}
+        actions = []
+        for row in found:
+            stream = stream_name(row.kind, row.name)
+            is_stream = row.kind not in (CONSUMER, ENTRY)
+            old = self._old.get(stream, _live_config(self._live.streams.get(stream))) if is_stream else None
+            new = self._new.get(stream) if is_stream else None
+            actions.append(
+                Action(
+                    row.kind,
+                    row.name,
+                    row.action,
+                    row.phase,
+                    row.state in (CREATE, CHANGE, DELETE),
+                    positions.get(stream, len(positions)),
+                    frozenset(copied_streams(old) if old else ()),
+                    frozenset(copied_streams(new) if new else ()),
+                )
+            )
+        self.steps, blocked = ordered_steps([one for one in actions if one.action], self._waits())
+        if blocked:
+            self.problems.append(
+                f"streams exchange subjects: {', '.join(blocked)}; remove the subjects in one plan and add them in the "
+                "next"
+            )
+
+    def _waits(self) -> dict[str, set[str]]:
+        """Return the streams that must give up subjects before a declared stream can store them."""
         moving = {name for name, old in self._old.items() if old["subjects"] != self._new[name]["subjects"]}
-        waits: dict[str, set[str]] = {name: set() for name in self._desired}
+        waits: dict[str, set[str]] = {}
         for name in moving:
             for other in moving - {name}:
                 held = [one for one in self._old[other]["subjects"] if one not in self._new[other]["subjects"]]
                 if any(subjects_collide(mine, one) for mine in self._new[name]["subjects"] for one in held):
-                    waits[name].add(other)
-        done: list[str] = []
-        pending = list(waits)
-        while pending:
-            ready = [name for name in pending if waits[name] <= set(done)]
-            if not ready:
-                blocked = sorted(name for name in pending if waits[name])
-                self.problems.append(
-                    f"streams exchange subjects: {', '.join(blocked)}; remove the subjects in one plan and add them in "
-                    "the next"
-                )
-                return [*done, *pending]
-            done += ready
-            pending = [name for name in pending if name not in ready]
-        return done
+                    waits.setdefault(name, set()).add(other)
+        return waits
 
     def _check_room(self, found: Sequence[Row]) -> None:
-        """Report limits of the account that the new streams exceed (10027, 10047, 10113, 10120)."""
-        usage = self._live.usage
-        tiers = usage.get("tiers") or {}
+        """Report limits of the account that the new streams exceed."""
         rows = {(row.kind, row.name): row for row in found}
-        added: dict[str, list[int]] = {}
+        acting = []
         for name, (_document, stream) in self._desired.items():
             row = rows[(stream.kind, stream.label)]
-            if row.action not in (CREATE, CHANGE):
-                continue
-            new, old = self._new[name], self._old[name] if row.action == CHANGE else None
-            tier = f"R{new['num_replicas']}" if tiers else ""
-            if tiers and tier not in tiers:
-                row.problems.append(f"the account has no limits for {tier} (JetStream error 10120)")
-                continue
-            limits = (tiers.get(tier) or usage).get("limits") or {}
-            if limits.get("max_bytes_required") and new["max_bytes"] <= 0:
-                row.problems.append("max_bytes: the account requires it (JetStream error 10113)")
-            copies = 1 if tiers else new["num_replicas"]
-            before = max(0, old["max_bytes"]) * (1 if tiers else old["num_replicas"]) if old else 0
-            kind = "memory" if new["storage"] == "memory" else "storage"
-            added.setdefault(f"{tier}/{kind}", []).append(max(0, new["max_bytes"]) * copies - before)
-            if row.action == CREATE:
-                added.setdefault(f"{tier}/streams", []).append(1)
-        for key, amounts in added.items():
-            tier, what = key.split("/")
-            own = tiers.get(tier) or usage
-            most = (own.get("limits") or {}).get(f"max_{what}")
-            present = (
-                own.get("streams", 0) if what == "streams" else max(own.get(what, 0), own.get(f"reserved_{what}", 0))
-            )
-            if most is not None and most >= 0 and sum(amounts) > 0 and present + sum(amounts) > most:
-                text = (
-                    [most, present, sum(amounts)]
-                    if what == "streams"
-                    else [exact_size(one) for one in (most, present, sum(amounts))]
-                )
-                place = f" for {tier}" if tier else ""
-                self.problems.append(
-                    f"the account's limit max_{what}{place} is {text[0]}: {text[1]} are used, and the plan adds {text[2]}"
-                )
+            if row.action in (CREATE, CHANGE):
+                acting.append((row, Need(self._new[name], self._old[name] if row.action == CHANGE else None)))
+        needs = [need for _row, need in acting]
+        for row, need in acting:
+            row.problems += refusals(need, self._live.usage)
+        self.problems += shortages(needs, self._live.usage)
 
     def _finish(self, row: Row) -> None:
         """Set the state of a row."""
@@ -680,10 +684,3 @@ def in_words(item: rules.Field, value: Any) -> Any:
     if item.kind == "object" and value:
         return {key: in_words(part, value[key]) for part in item.fields for key in (part.name,) if key in value}
     return value
-
-
-def _steps(rows: Sequence[Row], order: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the changes in the order in which they are carried out."""
-    acting = [row for row in rows if row.action and row.state in (CREATE, CHANGE, DELETE)]
-    acting.sort(key=lambda row: (PHASES.index(row.phase), order.get(row.name, 0), row.name))
-    return [{"phase": row.phase, "kind": row.kind, "name": row.name, "action": row.action} for row in acting]

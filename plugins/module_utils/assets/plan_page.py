@@ -9,10 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import CHANGE, CREATE
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
-    CHANGE,
     CONFIRM,
-    CREATE,
     EXTRA,
     FOREIGN,
     SAME,

@@ -10,10 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, STREAM_FIELDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import Counts
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document, parse_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
     Live,
     LiveEntry,
@@ -21,42 +19,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan impo
     questions,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import plan_page, summary
+from support.asset_plans import SECOND, document, live, live_consumer, live_stream
 
-SECOND = 1_000_000_000
 Info = dict[str, Any]
-
-
-def document(body: str, identity: str = "d") -> Document:
-    return parse_document(f"document: {identity}\ncluster: C1\naccount: A\n{body}")
-
-
-def live_stream(of: Document, name: str, messages: int = 0, mark: bool = True, **config: Any) -> Info:
-    """Return the STREAM.INFO of a stream as declared, with changes in the server's words."""
-    stream = of.streams[name]
-    own = {key: value for key, value in stream.config.items() if value is not None}
-    own["metadata"] = {**own["metadata"], **(marks(of, STREAM_FIELDS, stream.config) if mark else {})}
-    state = {"messages": messages, "bytes": messages * 100, "first_seq": 1, "last_seq": messages}
-    return {"config": {**own, "name": name, **config}, "state": state, "created": "2026-01-01T00:00:00Z"}
-
-
-def live_consumer(of: Document, stream: str, name: str, mark: bool = True, **config: Any) -> Info:
-    consumer = of.streams[stream].consumers[name].config
-    own = {key: value for key, value in consumer.items() if value is not None}
-    own = {**own, "ack_wait": 30 * SECOND, "max_waiting": 512, "max_ack_pending": 1000}
-    own["metadata"] = {**own["metadata"], **(marks(of, CONSUMER_FIELDS, consumer) if mark else {})}
-    return {"name": name, "stream_name": stream, "config": {**own, "durable_name": name, **config}}
-
-
-def live(
-    *infos: Info, consumers: Mapping[str, Mapping[str, Info]] | None = None, cluster: str = "C1", **more: Any
-) -> Live:
-    return Live(
-        cluster=cluster,
-        release=more.pop("release", (2, 15)),
-        streams={info["config"]["name"]: info for info in infos},
-        consumers=consumers or {},
-        **more,
-    )
 
 
 def plan(of: Document | list[Document], state: Live, **names: Collection[str]) -> dict[str, Any]:
