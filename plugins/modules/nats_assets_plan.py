@@ -145,7 +145,11 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import drift_content
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import make_plan
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import plan_page, summary
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import desired_documents, read_lives
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import (
+    account_apis,
+    desired_documents,
+    read_lives,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     make_module,
@@ -157,7 +161,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result."""
     documents = desired_documents(params["documents"])
-    lives = read_lives(connections, documents)
+    lives = read_lives(connections, documents, account_apis(connections, documents))
     found = make_plan(documents, lives, params["confirm"], params["confirm_delete"])
     now = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
     return {

@@ -142,17 +142,25 @@ def test_reading_commands_change_nothing(cluster: GuideCluster, path: str) -> No
     assert cluster.pids() == pids
 
 
-def test_assets_are_planned_as_the_guide_shows(cluster: GuideCluster) -> None:
+def test_assets_are_planned_and_changed_as_the_guide_shows(cluster: GuideCluster) -> None:
     path = "docs/assets.md"
     (declared,) = [block.text for block in Document(path).of("yaml") if block.file == "orders.yml"]
-    command, _export = [one.text for one in commands(path)]
+    plan_command, apply_command, _export = [one.text for one in commands(path)]
     (cluster.root / "orders.yml").write_text(declared)
-    output = cluster.type(command)
+    output = cluster.type(plan_command)
     plan = json.loads((cluster.root / "assets_plan-C1.json").read_text())
     states = {row["name"]: row["state"] for row in plan["assets"] if row["document"] == "orders"}
     assert states == dict.fromkeys(
         ("ORDERS", "ORDERS/billing", "ORDERS_DR", "settings", "settings/rate", "reports"), "create"
     ), output
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
+    with new_streams_deleted(app):
+        predicted = cluster.type(f"{apply_command} --check --diff")
+        applied = cluster.type(f"{apply_command} --diff")
+        for line in ("stream ORDERS of account", "ORDERS/billing", "settings/rate"):
+            assert line in predicted and line in applied
+        assert "Nothing changes." in cluster.type(apply_command)
+        assert "Nothing changes." in cluster.type(plan_command)
     (cluster.root / "orders.yml.j2").write_text("{% if false %}document: orders{% endif %}")
     options = '{"nats_cluster_assets_templates": ["orders.yml.j2"]}'
     with pytest.raises(AssertionError, match="the document is empty; if it is a template"):

@@ -204,9 +204,10 @@ def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool
 
 
 def revision(info: Info) -> str:
-    """Return the revision of a live stream or consumer: its configuration, creation, and whether it has messages."""
+    """Return the revision of a live stream or consumer: its configuration, creation, and whether it has messages. The
+    metadata of servers is only in some replies."""
     state = info.get("state") or {}
-    return content_hash([info["config"], info.get("created"), bool(state.get("messages"))])[:16]
+    return content_hash([rules.clean(info["config"]), info.get("created"), bool(state.get("messages"))])[:16]
 
 
 class _Planner:

@@ -40,7 +40,7 @@ def run_export(connections: Connections, request: ExportRequest, max_entries: in
     """Return the document of an account. `max_entries`: the largest number of keys of a bucket; `max_entry_size`: in
     bytes. Raises NatsFailure, also if there is nothing to export."""
     servers = visible_servers(connections)
-    api = account_api(connections, servers, request.account)
+    api = account_api(connections, request.account)
     live = read_live(api, connections.own.cluster, servers, [])
     buckets, omitted = buckets_with_entries(request, live, max_entries)
     entries = {}

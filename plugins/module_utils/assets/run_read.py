@@ -167,19 +167,24 @@ def visible_servers(connections: Connections) -> Sequence[Server] | None:
     return SystemApi(connections.own).discover().servers if is_system_user(connections.own) else None
 
 
-def account_api(connections: Connections, servers: Sequence[Server] | None, account: str) -> JetStreamApi:
+def account_api(connections: Connections, account: str) -> JetStreamApi:
     """Return the JetStream API of an account: through its user, or the task's own user. Raises NatsFailure."""
-    if servers is None and not connections.accounts:
+    if not connections.accounts and not is_system_user(connections.own):
         return own_account_api(connections, account)
     return connections.account(account)
 
 
-def read_lives(connections: Connections, documents: Sequence[Document]) -> dict[str, Live]:
+def account_apis(connections: Connections, documents: Sequence[Document]) -> dict[str, JetStreamApi]:
+    """Return the JetStream API of each of the documents' accounts. Raises NatsFailure."""
+    return {name: account_api(connections, name) for name in sorted({one.account for one in documents})}
+
+
+def read_lives(
+    connections: Connections, documents: Sequence[Document], apis: Mapping[str, JetStreamApi]
+) -> dict[str, Live]:
     """Return the assets of the documents' accounts, by account. Raises NatsFailure."""
     servers = visible_servers(connections)
-    lives = {}
-    for account in sorted({one.account for one in documents}):
-        api = account_api(connections, servers, account)
-        mine = [one for one in documents if one.account == account]
-        lives[account] = read_live(api, connections.own.cluster, servers, mine)
-    return lives
+    return {
+        account: read_live(api, connections.own.cluster, servers, [one for one in documents if one.account == account])
+        for account, api in apis.items()
+    }

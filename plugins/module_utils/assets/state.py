@@ -295,6 +295,10 @@ def desired_config(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> 
 # --- present ----------------------------------------------------------------------------------------------------------
 
 
+def _accept(_info: Info | None) -> None:
+    """Accept any state of an asset."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The planned change: the asset's current and future configuration, the keys that change, and the dangers."""
@@ -306,12 +310,16 @@ class Plan:
     dangers: list[Danger]
 
 
-def ensure_present(asset: Asset, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:
-    """Give an asset the desired configuration, creating it if needed, and return the result. Raises NatsFailure:
-    unsupported, immutable, dangerous, not_settled (nothing was done), conflict, not_seen."""
+def ensure_present(
+    asset: Asset, desired: rules.Config, run_options: RunOptions, require: Callable[[Info | None], None] = _accept
+) -> dict[str, Any]:
+    """Give an asset the desired configuration, creating it if needed, and return the result. `require`: raises
+    NatsFailure if the asset's INFO is not as expected. Raises NatsFailure: unsupported, immutable, dangerous,
+    not_settled (nothing was done), conflict, not_seen."""
     started = time.monotonic()
     info = asset.find()
     for _attempt in range(ATTEMPTS):
+        require(info)
         plan = _plan(asset, info, desired)
         if not plan.keys and info is not None:
             if not run_options.check_mode and rules.in_progress(asset.group(info)):
@@ -459,11 +467,15 @@ def _see(asset: Asset, new: rules.Config, keys: Iterable[str], run_options: RunO
 # --- absent -----------------------------------------------------------------------------------------------------------
 
 
-def ensure_absent(asset: Asset, desired: rules.Config, run_options: RunOptions) -> dict[str, Any]:
-    """Delete an asset if it exists, and return the result. Raises NatsFailure: dangerous, conflict, not_seen."""
+def ensure_absent(
+    asset: Asset, desired: rules.Config, run_options: RunOptions, require: Callable[[Info | None], None] = _accept
+) -> dict[str, Any]:
+    """Delete an asset if it exists, and return the result. `require`: as for `ensure_present`. Raises NatsFailure:
+    dangerous, conflict, not_seen."""
     started = time.monotonic()
     info = asset.find()
     for _attempt in range(ATTEMPTS):
+        require(info)
         if info is None:
             return asset_result(False, None, None, {}, {}, started, [])
         old = asset.normal(info)

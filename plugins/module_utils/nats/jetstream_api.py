@@ -69,6 +69,8 @@ CONCURRENT_CALLS = 64
 
 STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
 STREAM_EXISTS, CONSUMER_EXISTS, RESTORED_NAME_EXISTS = 10058, 10148, 10130
+#: The last message of a subject is not the expected one.
+WRONG_LAST_SEQUENCE = 10071
 #: The error of a server that cannot create a stream, and the text of the only cause that resolves itself.
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
 #: JetStream is disabled for the user's account, or on the servers.
@@ -377,6 +379,14 @@ class JetStreamApi(_Api):
         body = {"last_by_subj": subject}
         message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
+
+    def store_message(self, subject: str, data: bytes = b"", headers: Mapping[str, str] | None = None) -> int:
+        """Store a message in the stream of a subject, and return its sequence. Raises NatsFailure."""
+        answer = self._answer(self._client.request_many([Call(subject, data, headers)])[0])
+        if isinstance(answer, NatsFailure):
+            raise answer
+        self._require_members(answer, {"seq": count}, subject)
+        return int(answer["seq"])
 
     def first_message(self, name: str, subject: str = ">", seq: int = 1) -> dict[str, Any] | None:
         """Return the oldest message of a subject from this sequence on, in the format of `last_message`."""

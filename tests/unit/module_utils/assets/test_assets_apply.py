@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
     steps_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, make_plan
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, make_plan, revision
 from support.asset_plans import document, live, live_consumer, live_stream
 
 Plan = dict[str, Any]
@@ -133,6 +133,13 @@ def test_plan_is_not_stale_on_unchanged_assets_and_more_messages() -> None:
 def test_plan_is_stale_if_its_stream_has_a_different_setting() -> None:
     approved = plan(WIDER, present())
     assert reasons(approved, WIDER, present(max_msgs=7)) == ["stream S of account A: it has changed since"]
+
+
+def test_metadata_of_servers_is_not_part_of_a_revision() -> None:
+    info = live_stream(ONE, "S")
+    upgraded = {**info, "config": {**info["config"], "metadata": {**info["config"]["metadata"], "_nats.ver": "2.15.1"}}}
+    assert revision(info) == revision(upgraded)
+    assert revision(info) != revision({**info, "config": {**info["config"], "max_msgs": 7}})
 
 
 def test_plan_is_stale_if_its_stream_was_recreated() -> None:
