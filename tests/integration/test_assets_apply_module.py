@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.application import application_api, new_streams_deleted
 from support.asset_team import Document, Team, actions, states
-from support.module_runs import Runner
+from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
 #: Streams with everything whose order matters.
@@ -214,6 +214,26 @@ def test_killed_run_is_resumed(api: JetStreamApi, team: Team, monkeypatch: pytes
     assert 0 < len(resumed["steps"]) < len(plan["steps"])
     assert team.done(plan, AFTER)["changed"] is False
     assert set(states(team.plan(AFTER)).values()) == {"same"}
+
+
+def test_run_without_servers_fails_once_and_is_resumed(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    team = Team(servers, run_module)
+    body: Document = {"streams": {name: {"replicas": 3} for name in "ABCDEF"}}
+    plan = team.plan(body)
+    with monkeypatch.context() as patch:
+        before_step(patch, "C", servers.kill)
+        failed = team.apply(plan, body)
+    assert failed["failure"]["code"] == "not_applied"
+    results = [row["result"] for row in failed["results"]]
+    assert results[:2] == ["done", "done"] and results[-1] == "skipped"
+    assert failed["results"][-1]["reason"] == "the connection has failed"
+    servers.start()
+    form(servers, run_module)
+    assert [step["name"] for step in team.done(plan, body)["steps"]] == list("CDEF")
+    assert team.done(plan, body)["changed"] is False
 
 
 def test_stream_that_was_moved_but_not_scaled_is_resumed(

@@ -246,3 +246,22 @@ def test_stream_without_a_leader_is_refused(make_cluster: Callable[..., NatsProc
     seen = wait_until(without_leader, lambda found: row(found, "S")["state"] == "refused", 30)
     assert "its state is unknown" in row(seen.value, "S")["problems"][0]
     assert "stream S of account APP: its state is unknown" in team.refused("stale", plan, body)
+
+
+def test_replicas_without_room_are_refused_before_any_change(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    servers = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    team = Team(servers, run_module)
+    # Each server has room for 256 MiB.
+    sizes = {**{f"BIG{number}": "200MiB" for number in range(3)}, **{f"S{number}": "40MiB" for number in range(3)}}
+    streams: Document = {name: {"max_bytes": size} for name, size in sizes.items()}
+    team.make({"streams": streams})
+    body: Document = {
+        "streams": {**streams, "S0": {**streams["S0"], "replicas": 3}, "BIG0": {**streams["BIG0"], "description": "x"}}
+    }
+    plan = team.plan(body)
+    assert states(plan)["stream S0"] == "change"
+    assert "APP/S0 cannot have 3 replica(s)" in team.refused("obstacle", plan, body)
+    with application_api(servers.app_connection()) as api:
+        assert api.stream("BIG0")["config"].get("description", "") == ""

@@ -196,14 +196,17 @@ def deletion_refusals(
 @dataclass
 class Course:
     """The steps of a run with their results. `open`: the actions that the run does not carry out, by account and label,
-    with their state."""
+    with their state. `unreachable`: the accounts whose connection failed."""
 
     open: Mapping[tuple[str, str], str]
     rows: list[dict[str, Any]] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
     _results: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
 
     def obstacle(self, step: Row) -> str:
         """Return why a step must not start, or an empty text."""
+        if step["account"] in self.unreachable:
+            return "the connection has failed"
         for label in step["after"]:
             needed = (step["account"], label)
             if self._results.get(needed, DONE) != DONE:

@@ -78,6 +78,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 Info = Mapping[str, Any]
 Step = Mapping[str, Any]
 
+#: After these failures, no further step of the account can succeed.
+_NO_CONNECTION = ("unreachable", "authorization", "tls")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -209,6 +212,8 @@ def _take(run: _Run, course: Course, step: Step) -> None:
         run.take(step)
     except NatsFailure as failure:
         course.record(step, FAILED, failure.description)
+        if failure.code in _NO_CONNECTION:
+            course.unreachable.add(step["account"])
     else:
         course.record(step, DONE)
 

@@ -316,6 +316,14 @@ def test_step_waits_for_an_action_that_is_not_confirmed() -> None:
     assert course.failure() == ""
 
 
+def test_no_step_of_an_account_starts_after_its_connection_failed() -> None:
+    course = Course({})
+    course.record(step("S"), FAILED, "no server answers")
+    course.unreachable.add("A")
+    assert course.obstacle(step("T")) == "the connection has failed"
+    assert course.obstacle({**step("T"), "account": "B"}) == ""
+
+
 def test_diff_and_page_show_the_changes() -> None:
     approved = plan(WIDER, present())
     todo = remaining_steps(approved, replanned(approved, WIDER, present()))
