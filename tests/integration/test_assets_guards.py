@@ -212,6 +212,21 @@ def test_ephemeral_consumers_are_never_pruned(api: JetStreamApi, team: Team) -> 
     assert api.consumer_names("S") == [made["name"]]
 
 
+def test_plan_ignores_server_values(api: JetStreamApi, team: Team) -> None:
+    consumers: Document = {"c": {"backoff": ["1s", "5s"], "max_deliver": 3}, "push": {"deliver_subject": "to.push"}}
+    body: Document = {
+        "streams": {"S": {"max_age": "1m", "allow_direct": True, "consumers": consumers}},
+        "mirrors": {"M": {"of": "S"}},
+        "kv": {"b": {"ttl": "30s"}},
+        "objects": {"o": {}},
+    }
+    team.make(body)
+    assert set(states(team.plan(body)).values()) == {"same"}
+    assert api.stream("S")["config"]["duplicate_window"] == 60_000_000_000
+    assert api.stream("M")["config"]["mirror_direct"] is True
+    assert api.consumer("S", "c")["config"]["ack_wait"] == 1_000_000_000
+
+
 def test_limits_of_the_account_stop_the_plan(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
     limits = {"APP": "{ max_streams: 2, max_file: 10MB }"}
     servers = form(make_cluster(["n1", "n2", "n3"], account_limits=limits), run_module)
