@@ -10,7 +10,8 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, STREAM_FIELDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document, parse_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live
 
 SECOND = 1_000_000_000
 Info = dict[str, Any]

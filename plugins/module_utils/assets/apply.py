@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order imp
     stream_name,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import SAME, VERSION
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import parse_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     fitting,

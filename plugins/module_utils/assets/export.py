@@ -36,6 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     parse_document,
     read_document,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import CONSUMER, ENTRY
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import (
     only_marks,
     own_changes,
@@ -43,8 +44,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership
     unmarked,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
-    CONSUMER,
-    ENTRY,
     EXTRA,
     FOREIGN,
     SAME,

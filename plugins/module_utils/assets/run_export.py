@@ -19,7 +19,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.export im
     entry_problem,
     export_document,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import ENTRY, LiveEntry
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import ENTRY
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveEntry
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import (
     account_api,
     read_entries,
