@@ -116,13 +116,13 @@ def test_plan_is_refused_after_any_change(api: JetStreamApi, team: Team) -> None
     api.update_stream({**api.stream("S")["config"], "max_msgs": 7})
     assert "stream S of account APP: it has changed since" in team.refused("stale", plan, changed)
     api.update_stream({**api.stream("S")["config"], "max_msgs": -1})
-    api.store_message("S", b"first")
+    api.store("S", b"first")
     assert "stream S of account APP: it has changed since" in team.refused("stale", plan, changed)
     api.purge_stream("S")
     api.save_consumer("S", {**api.consumer("S", "c")["config"], "ack_wait": 5_000_000_000}, "update")
     assert "consumer S/c of account APP: the plan does not list" in team.refused("stale", plan, changed)
     api.save_consumer("S", {**api.consumer("S", "c")["config"], "ack_wait": 30_000_000_000}, "update")
-    api.store_message(kv_subject("b", "k"), b"1")
+    api.store(kv_subject("b", "k"), b"1")
     assert "entry b/k of account APP: it has changed since" in team.refused("stale", plan, changed)
     assert api.stream("S")["config"].get("description", "") == ""
     assert actions(team.done(team.plan(changed), changed)) == ["change stream S", "change entry b/k"]
@@ -131,11 +131,11 @@ def test_plan_is_refused_after_any_change(api: JetStreamApi, team: Team) -> None
 def test_plan_is_refused_if_the_cluster_or_the_costs_differ(api: JetStreamApi, team: Team) -> None:
     team.make({"streams": {"S": {}}})
     for _number in range(2):
-        api.store_message("S", b"x")
+        api.store("S", b"x")
     limited: Document = {"streams": {"S": {"max_msgs": 3}}}
     plan = team.plan(limited)
     for _number in range(3):
-        api.store_message("S", b"x")
+        api.store("S", b"x")
     assert "the plan does not list that max_msgs: 3 deletes 2 of 5 messages" in team.refused("stale", plan, limited)
     assert api.stream("S")["state"]["messages"] == 5
     elsewhere = {**limited, "cluster": "C2"}
@@ -270,7 +270,7 @@ def test_entry_that_another_client_writes_is_not_overwritten(
     }
     plan = team.plan(body)
     with monkeypatch.context() as patch:
-        before_step(patch, "b/second", lambda: api.store_message(kv_subject("b", "second"), b"theirs"))
+        before_step(patch, "b/second", lambda: api.store(kv_subject("b", "second"), b"theirs"))
         failed = team.apply(plan, body)
     results = {row["name"]: (row["result"], row["reason"]) for row in failed["results"]}
     assert results["b/second"] == ("failed", "another client has written it since")
@@ -296,7 +296,7 @@ def test_stream_with_messages_is_deleted_only_with_its_name_and_a_recent_backup(
 ) -> None:
     team.make({"prune": "owned", "streams": {"OLD": {}, "KEPT": {}}})
     for _number in range(4):
-        api.store_message("OLD", b"x")
+        api.store("OLD", b"x")
     pruned: Document = {"prune": "owned", "streams": {"KEPT": {}}}
     plan = team.plan(pruned, confirm_delete=["OLD"])
     backups = {"backup_directory": str(tmp_path)}
@@ -326,11 +326,11 @@ def test_stream_with_messages_is_deleted_only_with_its_name_and_a_recent_backup(
 
 def test_waiver_replaces_the_backup_and_new_messages_make_the_plan_stale(api: JetStreamApi, team: Team) -> None:
     team.make({"prune": "owned", "streams": {"OLD": {}, "KEPT": {}}})
-    api.store_message("OLD", b"x")
+    api.store("OLD", b"x")
     pruned: Document = {"prune": "owned", "streams": {"KEPT": {}}}
     names = {"confirm_delete": ["OLD"], "confirm_without_backup": ["OLD"]}
     plan = team.plan(pruned, confirm_delete=["OLD"])
-    api.store_message("OLD", b"y")
+    api.store("OLD", b"y")
     assert "it has 2 messages, and the plan lists 1" in team.refused("stale", plan, pruned, **names)
     team.done(team.plan(pruned, confirm_delete=["OLD"]), pruned, **names)
     assert wait_until(api.stream_names, lambda found: found == ["KEPT"], 10).done

@@ -63,7 +63,7 @@ def live(api: JetStreamApi) -> dict[str, Any]:
 
 def keep_messages(api: JetStreamApi, stream: str, subject: str, count: int = 4) -> None:
     for _number in range(count):
-        api.store_message(subject, b"x" * 10)
+        api.store(subject, b"x" * 10)
 
 
 WORK: Document = {"retention": "workqueue", "consumers": {"a": {"filter_subjects": ["S.a"]}}, "subjects": ["S.*"]}

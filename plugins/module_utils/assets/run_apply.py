@@ -254,7 +254,7 @@ class _Run:
             headers["KV-Operation"] = "DEL"
         try:
             # A new stream needs a moment until it stores messages.
-            wait_until(lambda: api.store_message(subject, value, headers), bool, self._options.wait_timeout)
+            wait_until(lambda: api.store(subject, value, headers), bool, self._options.wait_timeout)
         except NatsFailure as failure:
             message = api.last_message(stream, subject)
             if message is not None and base64.b64decode(message.get("data") or "") == value and row.action != DELETE:

@@ -81,8 +81,6 @@ _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
 #: How long to keep querying the leader of a group if a different member replies.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
 MEMBER_CHANGE_IN_FLIGHT = 10202
-#: The condition of a published message (Nats-Expected-...) is not met.
-WRONG_LAST_SEQUENCE = 10071
 #: Maximum number of rows in a listing; the minimum number of rows in a page while more follow (jetstream_api.go
 #: JSApiListLimit); and seconds for the pages after the first.
 _MOST_ROWS, _LEAST_PAGE, _LISTING_SECONDS = 250_000, 256, 300.0
@@ -379,14 +377,6 @@ class JetStreamApi(_Api):
         body = {"last_by_subj": subject}
         message = _unless_missing(lambda: self._call_for(f"STREAM.MSG.GET.{name}", _MESSAGE, body), MESSAGE_NOT_FOUND)
         return None if message is None else message["message"]
-
-    def store_message(self, subject: str, data: bytes = b"", headers: Mapping[str, str] | None = None) -> int:
-        """Store a message in the stream of a subject, and return its sequence. Raises NatsFailure."""
-        answer = self._answer(self._client.request_many([Call(subject, data, headers)])[0])
-        if isinstance(answer, NatsFailure):
-            raise answer
-        self._require_members(answer, {"seq": count}, subject)
-        return int(answer["seq"])
 
     def first_message(self, name: str, subject: str = ">", seq: int = 1) -> dict[str, Any] | None:
         """Return the oldest message of a subject from this sequence on, in the format of `last_message`."""
