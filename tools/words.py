@@ -137,6 +137,7 @@ EXCEPTIONS = {
     r"what-if|What's [Nn]ew": "set terms",
     r"WantedBy|Wants=|^Wants$|\.wants/|known_hosts|part_of|out_of|one_of|instance_of": "names of other programs",
     r"no_body|look ?up|looks? up": "a lookup",
+    r"--ask-[a-z-]+": "options of ansible-playbook",
     r"whole-stage": "Spark's term for its code generation",
     r"slowest_rtt double, asked|asked boolean|array_contains\(asked|coalesce\(asked,|(?:hours|before)\.looks": "stored columns",
     r"^Spoke$|is_spoke": "the role of a leaf node",

@@ -33,6 +33,12 @@ options:
     description: Directory to write to.
     type: path
     required: true
+  group:
+    description:
+      - The cluster's inventory group. With a group other than V(nats), several clusters can share one directory.
+        C(inventory.yml) and C(report.txt) are then named after the group, and the group is a child of C(nats).
+    type: str
+    default: nats
   force:
     description: Overwrite files with different contents.
     type: bool
@@ -89,6 +95,7 @@ first_deploy:
 """
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +113,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, adopt
 
+#: The group of all servers.
+ALL = "nats"
 INVENTORY = "The hosts of the cluster. Use it together with the inventory that has their connection settings."
 VARIABLES = "The current configuration, as read by nats_adoption. Every value is kept: see docs/adopt.md."
 VAULT = "Secrets: encrypt this file with ansible-vault before you copy or commit it."
@@ -134,13 +143,20 @@ def content_text(values: dict[str, Any], title: str) -> bytes:
     return f"---\n# {title}\n{body}".encode("utf-8", "surrogateescape")
 
 
-def inventory_files(adoption: Adoption, root: str) -> list[File]:
-    """Return the files of the inventory."""
+def report_name(group: str) -> str:
+    """Return the name of the report's file."""
+    return "report.txt" if group == ALL else f"{group}.txt"
+
+
+def inventory_files(adoption: Adoption, root: str, group: str = ALL) -> list[File]:
+    """Return the files of the inventory. `group`: see DOCUMENTATION."""
     hosts: dict[str, Any] = {server.host: None for server in adoption.servers}
+    members = {ALL: {"hosts": hosts} if group == ALL else {"children": {group: {"hosts": hosts}}}}
+    own = {} if group == ALL else {"nats_server_cluster_group": group}
     found = [
-        ("inventory.yml", {"nats": {"hosts": hosts}}, INVENTORY),
-        ("group_vars/nats/vars.yml", adoption.group, VARIABLES),
-        ("group_vars/nats/vault.yml", adoption.group_vault, VAULT),
+        ("inventory.yml" if group == ALL else f"{group}.yml", members, INVENTORY),
+        (f"group_vars/{group}/vars.yml", {**own, **adoption.group}, VARIABLES),
+        (f"group_vars/{group}/vault.yml", adoption.group_vault, VAULT),
     ]
     for host in hosts:
         found.append((f"host_vars/{host}/vars.yml", adoption.hosts[host], VARIABLES))
@@ -151,16 +167,15 @@ def inventory_files(adoption: Adoption, root: str) -> list[File]:
         if values
     ]
     report = "".join(f"{line}\n" for line in adoption.page.lines).encode("utf-8", "surrogateescape")
-    return [*files, File(os.path.join(root, "report.txt"), 0o644, content=report)]
+    return [*files, File(os.path.join(root, report_name(group)), 0o644, content=report)]
 
 
 def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
     """Write the files that differ and return their paths. Raises FilesError."""
-    root = module.params["path"]
-    files = [file for file in inventory_files(adoption, root) if file.differs()]
-    edited = [
-        file.path for file in files if os.path.exists(file.path) and file.path != os.path.join(root, "report.txt")
-    ]
+    root, group = module.params["path"], module.params["group"]
+    files = [file for file in inventory_files(adoption, root, group) if file.differs()]
+    report = os.path.join(root, report_name(group))
+    edited = [file.path for file in files if os.path.exists(file.path) and file.path != report]
     if edited and not module.params["force"]:
         raise FilesError(
             f"{', '.join(edited)} would be overwritten: nothing was written. Use another directory, or set force to "
@@ -180,12 +195,18 @@ def main() -> None:
             "servers": {"type": "dict", "required": True, "no_log": False},
             "addresses": {"type": "dict", "default": {}},
             "path": {"type": "path", "required": True},
+            "group": {"type": "str", "default": ALL},
             "force": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     if yaml is None:
         module.fail_json(msg=missing_required_lib("PyYAML"))
+    if not re.fullmatch(r"[a-zA-Z_]\w*", module.params["group"], re.ASCII):
+        module.fail_json(
+            msg=f"group: {module.params['group']} is not a name of an inventory group, which has letters, digits and _",
+            refusals=[],
+        )
     found = module.params["servers"]
     adoption = adopt(found, {host: str(module.params["addresses"].get(host, host)) for host in found})
     if adoption.refusals:

@@ -66,6 +66,31 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
     }
 
 
+def test_clusters_share_a_directory(tmp_path: Path) -> None:
+    for group, host in (("eu", "h1"), ("us", "h2")):
+        adoption = Adoption(
+            servers=[Server(host, {}, {}, [], [], [], "reload", [], [])],
+            group={"nats_server_x": Secret("vault_nats_x")},
+            hosts={host: {}},
+            group_vault={"vault_nats_x": group},
+            host_vaults={host: {}},
+        )
+        adoption.page = page("a report")
+        for file in inventory_files(adoption, str(tmp_path), group):
+            Path(file.path).parent.mkdir(parents=True, exist_ok=True)
+            assert not Path(file.path).exists()
+            Path(file.path).write_bytes(file.content or b"")
+    command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(tmp_path), "--list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    listed = json.loads(done.stdout)
+    assert sorted(listed["nats"]["children"]) == ["eu", "us"]
+    variables = listed["_meta"]["hostvars"]
+    assert [(found["nats_server_cluster_group"], found["vault_nats_x"]) for found in variables.values()] == [
+        ("eu", "eu"),
+        ("us", "us"),
+    ]
+
+
 @pytest.mark.parametrize("value", [*VALUES.values(), "null", "yes", "a\nb", "é\u2028", "'", '"', "{#"])
 def test_text_is_kept_unchanged(value: str) -> None:
     text = content_text({"a": value}, "title").decode().replace("a: !unsafe ", "a: ")

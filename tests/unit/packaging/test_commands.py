@@ -48,6 +48,7 @@ RUN_BY = {
     "docs/bundle.md": ("tests/integration/test_bundle.py", '"{path}"'),
     "docs/disaster_recovery.md": ("tests/integration/test_dr_guide.py", '"{path}"'),
     "docs/event-driven.md": ("tests/eda/test_rulebooks.py", "quorum_lost"),
+    "docs/fleet.md": ("tests/integration/test_fleet.py", "docs/fleet.md"),
     "docs/getting-started.md": ("tests/lab/test_getting_started.py", '"{path}"'),
     "docs/health-gate.md": GUIDES,
     "docs/installation.md": ("tests/lab/test_offline.py", '"{path}"'),

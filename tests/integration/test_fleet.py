@@ -1,0 +1,112 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Twelve clusters in one inventory: the playbook fleet (nats_fleet_run) finishes the intact clusters beside broken
+ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.nats_processes import free_ports, run_playbook
+from support.role_cluster import RoleCluster, words
+
+pytestmark = pytest.mark.playbook
+
+#: The clusters that the test breaks have three servers each: one broken host must stop the other two.
+LARGE = ["c1", "c2", "c3"]
+NAMES = [f"c{number}" for number in range(1, 13)]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[RoleCluster]:
+    """The hosts of twelve clusters, without servers."""
+    made = RoleCluster(tmp_path, [], "2.15.1")
+    del made.variables["nats_server_cluster_name"]
+    for name in NAMES:
+        made.groups[name] = [f"{name}-n{number}" for number in (1, 2, 3)] if name in LARGE else [f"{name}-n1"]
+        for host in made.groups[name]:
+            made.add(host)
+            made.hosts[host].update(nats_server_cluster_group=name, nats_server_clustered=name in LARGE)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def deploy(fleet: RoleCluster, failing: list[str], *arguments: str) -> tuple[dict[str, str], str]:
+    """Deploy the fleet, in which these clusters must fail. Returns the outcome of each cluster, and the output."""
+    run = fleet.playbook(
+        "fleet",
+        *arguments,
+        fails=bool(failing),
+        nats_fleet_playbook="deploy",
+        nats_fleet_parallel=3,
+        nats_fleet_directory=str(fleet.root / "logs"),
+    )
+    logs = {name: (fleet.root / "logs" / f"fleet-deploy-{name}.txt").read_text() for name in NAMES}
+    assert [name for name in NAMES if f": {name} failed after" in run.output] == failing, run.output
+    assert [name for name in NAMES if f": {name} succeeded after" in run.output] == [
+        name for name in NAMES if name not in failing
+    ], run.output
+    return logs, words(run.output)
+
+
+def running(fleet: RoleCluster) -> list[str]:
+    """Return the clusters with at least one running server."""
+    return [name for name, hosts in fleet.groups.items() if any(map(fleet.pid, hosts))]
+
+
+def test_broken_clusters_do_not_stop_the_others(fleet: RoleCluster) -> None:
+    # A configuration with an invalid value, and a host that does not respond.
+    fleet.hosts["c2-n2"]["nats_server_config_host"] = {"max_payload": "1XB"}
+    fleet.hosts["c3-n3"].update(ansible_connection="ssh", ansible_port=free_ports(1)[0])
+    _logs, output = deploy(fleet, ["c2", "c3"])
+    assert "2 of 12 clusters failed: c2, c3; the other clusters finished." in output
+    assert "c2-n2: " in output and "c3-n3: " in output
+    assert running(fleet) == [name for name in NAMES if name not in ("c2", "c3")]
+
+    del fleet.hosts["c2-n2"]["nats_server_config_host"]
+    for option in ("ansible_connection", "ansible_port"):
+        del fleet.hosts["c3-n3"][option]
+    for host in fleet.groups["c1"]:
+        fleet.hosts[host]["nats_server_api_password"] = "s3cret-other"
+    before = fleet.pids()
+    logs, output = deploy(fleet, ["c1"])
+    assert "1 of 12 clusters failed: c1; the other clusters finished." in output
+    assert running(fleet) == NAMES
+    after = fleet.pids()
+    assert [host for host, pid in before.items() if pid and after[host] != pid] == []
+    assert not [name for name, log in logs.items() if "s3cret-other" in log]
+
+
+def test_new_clusters_share_an_inventory(tmp_path: Path) -> None:
+    """docs/fleet.md: the files of a second cluster keep those of the first."""
+    folder = tmp_path / "inventories"
+
+    def add(cluster: str, hosts: str) -> str:
+        settings = {"nats_new_cluster": cluster, "nats_new_hosts": hosts, "nats_new_directory": str(folder)}
+        done = run_playbook("natsops.jetstream.inventory.new_cluster", "-e", json.dumps(settings))
+        return words(done.stdout + done.stderr)
+
+    add("orders_eu", "10.0.0.1, 10.0.0.2,10.0.0.3")
+    vault = folder / "group_vars/orders_eu/vault.yml"
+    first = vault.read_text()
+    assert vault.stat().st_mode & 0o777 == 0o600
+    add("orders_us", "10.0.1.1")
+    assert "changed=0" in add("orders_eu", "10.0.0.1") and vault.read_text() == first
+    assert "Set nats_new_cluster to a group name" in add("Orders-EU", "10.0.0.1")
+
+    command = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(folder), "--list"]
+    listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert listed["orders_eu"]["hosts"] == ["orders-eu-n1", "orders-eu-n2", "orders-eu-n3"]
+    variables = listed["_meta"]["hostvars"]
+    assert variables["orders-eu-n3"]["ansible_host"] == "10.0.0.3"
+    assert [found["nats_server_cluster_group"] for found in variables.values()] == ["orders_eu"] * 3 + ["orders_us"]
+    passwords = {found["vault_nats_system_password"] for found in variables.values()}
+    assert len(passwords) == 2 and all(len(password) == 24 for password in passwords)
