@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Twelve clusters in one inventory: the playbook fleet (nats_fleet_run) finishes the intact clusters beside broken
-ones."""
+"""Twelve clusters in one inventory: the playbook fleet (nats_fleet_run) finishes the intact clusters although
+others are broken."""
 
 from __future__ import annotations
 
