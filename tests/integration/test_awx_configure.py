@@ -20,12 +20,27 @@ from support.nats_processes import ROOT, collections_path, run_playbook
 pytestmark = pytest.mark.playbook
 
 CREDENTIALS = ["C1 sys", "C1 operators"]
+WEBHOOK = "webhook-secret-1"
 SETTINGS: dict[str, Any] = {
     "nats_awx_image": "ee:1",
     "nats_awx_insights_image": "ee-insights:1",
     "nats_awx_inventory_scm_url": "https://git.example.com/nats-inventory",
     "nats_awx_system_credential": "C1 sys",
     "nats_awx_credentials": CREDENTIALS,
+    "nats_awx_playbook_credentials": {"restore": ["Backups"]},
+    "nats_awx_schedules": {"snapshot": "FREQ=MINUTELY;INTERVAL=15", "drill": "FREQ=DAILY;INTERVAL=1"},
+    "nats_awx_notifications": [
+        {
+            "name": "NATS on call",
+            "notification_type": "webhook",
+            "notification_configuration": {"url": "https://chat.example.com", "headers": {"Authorization": WEBHOOK}},
+        }
+    ],
+}
+WITHOUT: dict[str, Any] = {
+    "nats_awx_credentials": [],
+    "nats_awx_playbook_credentials": {},
+    "nats_awx_system_credential": "",
 }
 BY_TOKEN: Mapping[str, str] = MappingProxyType({"CONTROLLER_OAUTH_TOKEN": TOKEN})
 
@@ -61,27 +76,66 @@ def awx() -> Iterator[AwxServer]:
         yield server
 
 
+def allowed(awx: AwxServer, kind: str, name: str) -> dict[str, list[str]]:
+    """Return the teams with each role of an object."""
+    roles = awx.named(kind, name)["summary_fields"]["object_roles"]
+    found = {key: [awx.find("teams", team)["name"] for team in role["teams"]] for key, role in roles.items()}
+    return {key: sorted(teams) for key, teams in found.items() if teams}
+
+
+def check_people(awx: AwxServer) -> None:
+    """Check the permissions, labels, notifications and schedules."""
+    readers, operators, approvers = (f"NATS {team}" for team in ("readers", "operators", "approvers"))
+    assert allowed(awx, "job_templates", "NATS report") == {"execute_role": [operators, readers]}
+    assert allowed(awx, "job_templates", "NATS plan scale in") == {
+        "execute_role": [operators, readers],
+        "read_role": [approvers],
+    }
+    assert allowed(awx, "job_templates", "NATS scale in") == {}
+    assert allowed(awx, "workflow_job_templates", "NATS approved scale in") == {
+        "execute_role": [operators],
+        "approval_role": [approvers],
+    }
+    label, notification = awx.named("labels", "NATS")["id"], awx.named("notification_templates", "NATS on call")["id"]
+    for kind, name in (("job_templates", "NATS restart"), ("workflow_job_templates", "NATS rolling restart")):
+        assert awx.named(kind, name)["labels"] == [label]
+        assert awx.named(kind, name)["notification_templates_error"] == [notification]
+    assert awx.named("workflow_job_templates", "NATS approved rescue")["notification_templates_approvals"] == [
+        notification
+    ]
+    enabled = {schedule["name"]: schedule["rrule"] for schedule in awx.store["schedules"] if schedule["enabled"]}
+    assert enabled == {
+        "NATS snapshot": "DTSTART:20260101T000000Z RRULE:FREQ=MINUTELY;INTERVAL=15",
+        "NATS drill": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1",
+    }
+    assert "NATS checkpoint" in [schedule["name"] for schedule in awx.store["schedules"]]
+
+
 def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServer) -> None:
     first = configure(awx)
     assert first.returncode == 2
-    assert "AWX has no credential C1 sys, C1 operators." in re.sub(r"\s+", " ", first.stdout + first.stderr)
+    assert "AWX has no credential C1 sys, C1 operators, Backups." in re.sub(r"\s+", " ", first.stdout + first.stderr)
     assert [item["name"] for item in awx.store["credential_types"]] == [
         "NATS system",
         "NATS operator key",
         "NATS operator identity",
         "NATS account operators",
         "NATS account",
+        "NATS object storage",
+        "NATS backup identity",
+        "NATS private CA",
     ]
-    for name in CREDENTIALS:
+    for name in (*CREDENTIALS, "Backups"):
         awx.add("credentials", {"name": name})
 
     made = configure(awx)
     assert made.returncode == 0, made.stdout + made.stderr
-    assert TOKEN not in made.stdout + made.stderr
+    assert TOKEN not in made.stdout + made.stderr and WEBHOOK not in made.stdout + made.stderr
     restart = awx.named("job_templates", "NATS restart")
     assert restart["playbook"] == "playbooks/restart.yml"
     # The modules of AWX associate the credentials in the order of a set.
     assert sorted(restart["credentials"]) == [awx.named("credentials", name)["id"] for name in CREDENTIALS]
+    assert len(awx.named("job_templates", "NATS plan restore")["credentials"]) == 3
     assert restart["survey"]["spec"][0]["variable"] == "nats_cluster_restart_before"
     assert awx.named("job_templates", "NATS plan upgrade")["job_type"] == "check"
     workflow = awx.named("workflow_job_templates", "NATS rolling restart")
@@ -109,6 +163,7 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
     sources = {source["name"]: source for source in awx.store["inventory_sources"]}
     assert sources["NATS live"]["credential"] == awx.named("credentials", "C1 sys")["id"]
     assert sources["NATS"]["source_path"] == "inventory.yml"
+    check_people(awx)
 
     awx.written.clear()
     restart["description"] = "changed by hand"
@@ -128,7 +183,7 @@ def test_check_mode_on_an_empty_awx_writes_nothing() -> None:
     """The run ends at the first object that refers to another object."""
     with serve(AwxServer([])) as awx:
         login = {"CONTROLLER_USERNAME": USER, "CONTROLLER_PASSWORD": PASSWORD}
-        predicted = configure(awx, "--check", login=login, nats_awx_credentials=[], nats_awx_system_credential="")
+        predicted = configure(awx, "--check", login=login, **WITHOUT)
         assert "NATS inventory" in changed(predicted.stdout), predicted.stdout + predicted.stderr
         assert "The specified inventory" in predicted.stdout + predicted.stderr
         assert PASSWORD not in predicted.stdout + predicted.stderr
@@ -137,7 +192,7 @@ def test_check_mode_on_an_empty_awx_writes_nothing() -> None:
 
 def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
     with serve(AwxServer([])) as awx:
-        refused = configure(awx, nats_awx_credentials=[], nats_awx_system_credential="")
+        refused = configure(awx, **WITHOUT)
     assert refused.returncode != 0
     assert "Project update failed" in refused.stdout + refused.stderr
 
@@ -149,6 +204,10 @@ def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
         ({"nats_awx_image": ""}, "the execution environment"),
         ({"login": {"CONTROLLER_OAUTH_TOKEN": "wrong"}}, "HTTP 401"),
         ({"nats_awx_prefix": "x" * 513}, "is not a valid choice"),
+        (
+            {"nats_awx_notifications": [{"name": "n", "notification_type": "slack", "notification_configuration": {}}]},
+            "Missing required fields: ['channels', 'token']",
+        ),
     ],
 )
 def test_impossible_settings_are_refused_with_the_reason(awx: AwxServer, settings: dict[str, Any], why: str) -> None:

@@ -82,6 +82,12 @@ def test_a_slice_is_refused(controller: Controller, awx: dict[str, list[Object]]
     assert 'This is a slice of the job "NATS plan restart"' in job.failures[0]
 
 
+def test_an_answer_of_the_wrong_form_is_refused(controller: Controller, awx: dict[str, list[Object]]) -> None:
+    job = controller.launch(named(awx, "job_templates", "diagnose"), {"diagnose_since": "an hour"})
+    assert job.status == "failed"
+    assert "diagnose_since: 'an hour' is not like 4h" in job.failures[0]
+
+
 def test_the_live_inventory_comes_from_the_credential(controller: Controller) -> None:
     found = controller.read_inventory("playbooks/awx/live.nats_cluster.yml")
     assert sorted(found["nats_cluster_C1"]["hosts"]) == NAMES

@@ -401,6 +401,12 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "contexts").iterdir()) == ["C1-app.json", "C1-sys.json"]
     assert (tmp_path / "contexts/C1-sys.json").stat().st_mode & 0o777 == 0o600
 
+    # The key of the authority may be elsewhere, as it is in AWX.
+    (tmp_path / "pki/ca.key").rename(tmp_path / "authority.key")
+    elsewhere = {**variables, "nats_server_tls_ca_key_file": str(tmp_path / "authority.key")}
+    assert changes(host.play("tls", "contexts", **elsewhere)) == [] and not (tmp_path / "pki/ca.key").exists()
+    (tmp_path / "authority.key").rename(tmp_path / "pki/ca.key")
+
     # While another site serves the streams, the context keeps that site's address, and its other settings are updated.
     app = tmp_path / "contexts/C1-app.json"
     app.write_text(app.read_text().replace(json.loads(app.read_text())["url"], "nats://west:4222"))

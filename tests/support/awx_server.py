@@ -17,8 +17,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from jinja2 import StrictUndefined, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 KINDS: dict[str, dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("awx_api.json").read_text())["kinds"]
 TYPES: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "id": (int, type(None)), "json": (str, dict)}
@@ -34,8 +38,29 @@ ANSWERS = {
 QUESTION = {"question_name", "question_description", "variable", "type", "required", "default", "choices", "min", "max"}
 #: Lists of other objects that an object is linked to.
 LINKS = {
-    "job_templates": {"credentials": "credentials"},
+    "job_templates": {
+        "credentials": "credentials",
+        "labels": "labels",
+        "notification_templates_error": "notification_templates",
+    },
+    "workflow_job_templates": {
+        "labels": "labels",
+        "notification_templates_error": "notification_templates",
+        "notification_templates_approvals": "notification_templates",
+    },
+    "roles": {"teams": "teams"},
     "workflow_job_template_nodes": dict.fromkeys(("success_nodes", "failure_nodes"), "workflow_job_template_nodes"),
+}
+#: The roles of an object that teams may have.
+ROLES = {
+    "job_templates": ("admin", "execute", "read"),
+    "workflow_job_templates": ("admin", "execute", "read", "approval"),
+}
+#: The settings of a notification that have no default, by type.
+NOTIFICATION_SETTINGS = {
+    "webhook": ("url", "headers"),
+    "slack": ("token", "channels"),
+    "email": ("host", "port", "username", "password", "use_tls", "use_ssl", "sender", "recipients"),
 }
 #: AWX's name for an object of a kind, if it is not the singular of the kind.
 TYPE = {"inventories": "inventory"}
@@ -114,8 +139,41 @@ def check_credential_type(body: Object) -> None:
         raise Refused(400, injectors="not the name of a file")
     if any(not re.fullmatch(r"[a-zA-Z_]\w*", name) or name.startswith("ANSIBLE_") for name in injectors.get("env", {})):
         raise Refused(400, injectors="not a variable of the environment")
-    if not all(re.fullmatch(r"[a-zA-Z_{}][a-zA-Z0-9_{}]*", name) for name in injectors.get("extra_vars", {})):
-        raise Refused(400, injectors="not a variable")
+    check_variables(injectors.get("extra_vars", {}))
+    check_templates([field["id"] for field in inputs.get("fields", ())], injectors)
+
+
+def check_variables(variables: Object) -> None:
+    """Raise Refused for names of variables that AWX does not accept. AWX does not check those within lists."""
+    for name, value in variables.items():
+        if not re.fullmatch(r"[a-zA-Z_{}]+[a-zA-Z0-9_{}]*", name) or not isinstance(value, (str, list, dict)):
+            raise Refused(400, injectors=f"not a variable: {name}")
+        if isinstance(value, dict):
+            check_variables(value)
+
+
+def check_templates(fields: list[str], injectors: Object) -> None:
+    """Raise Refused if a template of the injectors uses a field or a file that does not exist."""
+    files = injectors.get("file", {})
+    if "template" in files and len(files) > 1:
+        raise Refused(400, injectors="must use the syntax for several files")
+    names = SimpleNamespace(**{name.partition(".")[2]: "/file" for name in files if "." in name})
+    tower = SimpleNamespace(filename="/file" if "template" in files else names)
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+    for text in texts_in(injectors):
+        try:
+            environment.from_string(text).render(tower=tower, **dict.fromkeys(fields, "EXAMPLE"))
+        except TemplateError as error:
+            raise Refused(400, injectors=f"{text}: {error}") from error
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield all texts of nested lists and dicts."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(part)
 
 
 class AwxServer:
@@ -124,7 +182,7 @@ class AwxServer:
 
     def __init__(self, playbooks: list[str]) -> None:
         self.playbooks = playbooks
-        self.store: dict[str, list[Object]] = {kind: [] for kind in (*KINDS, "organizations", "credentials", "tokens")}
+        self.store: dict[str, list[Object]] = {kind: [] for kind in (*KINDS, "credentials", "tokens", "roles")}
         #: Method and path of each request that changes something.
         self.written: list[str] = []
         self.url = ""
@@ -147,6 +205,8 @@ class AwxServer:
         if "survey_enabled" in KINDS.get(kind, ()):
             made.update(related={"survey_spec": url + "survey_spec/"}, survey={})
         self.store[kind].append(made)
+        roles = {f"{name}_role": self.add("roles", {"name": name}) for name in ROLES.get(kind, ())}
+        made["summary_fields"] = {**made["summary_fields"], "object_roles": roles} if roles else made["summary_fields"]
         return made
 
     def named(self, kind: str, name: str) -> Object:
@@ -197,6 +257,10 @@ class AwxServer:
         check_fields(kind, body, new)
         if kind == "credential_types":
             check_credential_type(body)
+        if kind == "notification_templates":
+            missing = {*NOTIFICATION_SETTINGS[body["notification_type"]]} - {*body["notification_configuration"]}
+            if missing:
+                raise Refused(400, notification_configuration=f"Missing required fields: {sorted(missing)}.")
         if kind == "job_templates" and new and body["playbook"] not in self.playbooks:
             raise Refused(400, playbook=["Playbook not found for project."])
         if kind == "schedules" and not re.fullmatch(r"DTSTART:\d{8}T\d{6}Z RRULE:.*INTERVAL=\d+.*", body["rrule"]):

@@ -125,7 +125,7 @@ class _Bucket:
             def client(seconds: float, attempts: int) -> Any:
                 return session.client(
                     "s3",
-                    endpoint_url=options.endpoint_url,
+                    endpoint_url=options.endpoint_url or None,
                     # A server that has no regions accepts any region.
                     region_name=session.region_name or "us-east-1",
                     verify=options.ca_file or None,

@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_workflows import (
+    workflow_nodes,
+    workflow_templates,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.survey_answers import survey_problems
 from support.documents import CHECKOUT, role_options
 
 PLAYBOOKS = CHECKOUT / "playbooks"
@@ -32,7 +37,10 @@ def load(name: str) -> dict[str, Any]:
 OBJECTS = load("objects.yml")
 QUESTIONS = {question["variable"]: question for question in OBJECTS["nats_awx__questions"]}
 TEMPLATES = OBJECTS["nats_awx__job_templates"]
-WORKFLOWS = OBJECTS["nats_awx__workflow_job_templates"]
+ROWS = OBJECTS["nats_awx__workflows"]
+PREFIX = "{{ nats_awx_prefix }}"
+WORKFLOWS = workflow_templates(ROWS, PREFIX)
+FORMS = yaml.safe_load((PLAYBOOKS / "vars/answers.yml").read_text())["nats_survey_answers"]
 #: AWX's types and the corresponding types of argument specs.
 TYPES = {"integer": ("int",), "multiplechoice": ("str", "bool"), "text": ("str",)}
 
@@ -84,30 +92,68 @@ def test_questions_have_the_types_of_their_variables(name: str) -> None:
         assert question["default"] in choices
 
 
-def test_nodes_run_templates_and_lead_to_nodes_that_there_are() -> None:
+def test_nodes_run_templates_and_lead_to_nodes_that_exist() -> None:
     templates = {template["name"] for template in TEMPLATES}
-    made: dict[str, set[str]] = {workflow["name"]: set() for workflow in WORKFLOWS}
-    for node in OBJECTS["nats_awx__workflow_job_template_nodes"]:
+    made: dict[str, list[str]] = {workflow["name"]: [] for workflow in WORKFLOWS}
+    for node in workflow_nodes(ROWS, PREFIX, "Default", 24):
         assert node.get("unified_job_template") in {*templates, None}
         before = made[node["workflow_job_template"]]
-        assert {*node.get("success_nodes", []), *node.get("failure_nodes", [])} <= before
-        before.add(node["identifier"])
-    rolling = {"plan", "approve", "roll", "insights", "diagnose"}
-    assert made == {
-        "{{ nats_awx_prefix }} rolling restart": rolling,
-        "{{ nats_awx_prefix }} rolling upgrade": rolling,
-        "{{ nats_awx_prefix }} approved patch": {"plan", "approve", "patch", "diagnose"},
-        "{{ nats_awx_prefix }} approved maintenance": {"plan", "approve", "enter"},
-        "{{ nats_awx_prefix }} approved restore": {"plan", "approve", "restore"},
-        "{{ nats_awx_prefix }} approved rebalance": {"plan", "approve", "rebalance"},
-        "{{ nats_awx_prefix }} approved repair": {"plan", "approve", "repair"},
-        "{{ nats_awx_prefix }} approved rescue": {"plan", "approve", "rescue"},
-        "{{ nats_awx_prefix }} approved failover": {"plan", "approve", "failover"},
-        "{{ nats_awx_prefix }} approved failback": {"plan", "approve", "failback"},
-        "{{ nats_awx_prefix }} approved accounts": {"plan", "approve", "change"},
-        "{{ nats_awx_prefix }} approved signing key": {"add", "approve", "drop"},
-        "{{ nats_awx_prefix }} approved operator key": {"plan", "approve", "replace"},
-    }
+        assert {*node.get("success_nodes", []), *node.get("failure_nodes", [])} <= {*before}
+        before.append(node["identifier"])
+    rolling = ["insights", "diagnose", "roll", "approve", "approve", "plan"]
+    assert made[f"{PREFIX} rolling restart"] == made[f"{PREFIX} rolling upgrade"] == rolling
+    assert made[f"{PREFIX} approved signing key"] == ["drop", "approve", "approve", "add"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_plan_and_operation_of_a_workflow_have_the_same_questions(row: dict[str, Any]) -> None:
+    parts = {f"{PREFIX} {row[part]}": part for part in ("plan", "run")}
+    found = {parts[template["name"]]: template for template in TEMPLATES if template["name"] in parts}
+    assert {*asked(found["run"])} <= {*asked(row), *asked(found["plan"])}
+    # A plan of accounts has its own playbook; the first step of a signing key changes servers.
+    if row["name"] != "approved accounts":
+        assert found["plan"]["playbook"] == found["run"]["playbook"]
+        assert found["plan"].get("job_type") == "check" or row["name"] == "approved signing key"
+
+
+def test_roles_and_schedules_name_templates() -> None:
+    names = {template["name"].removeprefix(f"{PREFIX} ") for template in TEMPLATES}
+    assert {*OBJECTS["nats_awx__reads"], *OBJECTS["nats_awx__routine"]} <= names
+    assert {schedule["template"] for schedule in OBJECTS["nats_awx__schedules"]} <= names
+    assert {*load("settings.yml")["nats_awx_schedules"]} <= {row["name"] for row in OBJECTS["nats_awx__schedules"]}
+
+
+def test_teams_cannot_change_servers_without_an_approval() -> None:
+    approved = {row["run"] for row in ROWS}
+    assert approved.isdisjoint([*OBJECTS["nats_awx__reads"], *OBJECTS["nats_awx__routine"]])
+    assert {row["role"] for row in OBJECTS["nats_awx__roles"]} == {"execute", "approval", "read"}
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_each_form_accepts_its_example_and_the_question_s_default(name: str) -> None:
+    form = FORMS[name]
+    answers = [str(form["example"]), str(QUESTIONS[name].get("default", ""))]
+    assert [list(survey_problems({name: answer}, {name: form})) for answer in answers] == [[], []]
+    assert list(survey_problems({name: "a\nb {{ c }}\x00"}, {name: form}))
+
+
+def test_each_text_has_a_form() -> None:
+    assert {name for name, question in QUESTIONS.items() if question["type"] == "text"} == {*FORMS}
+
+
+@pytest.mark.parametrize("rulebook", ["controller", "controller_insights"])
+def test_rulebooks_answer_every_required_question(rulebook: str) -> None:
+    """AWX refuses a launch over its API if the answer to a required question is missing, even one with a default."""
+    sets = yaml.safe_load((CHECKOUT / f"extensions/eda/rulebooks/{rulebook}.yml").read_text())
+    objects = {item["name"].removeprefix(f"{PREFIX} "): item for item in [*TEMPLATES, *WORKFLOWS]}
+    for rule in [rule for one in sets for rule in one["rules"]]:
+        ((kind, action),) = rule["action"].items()
+        name = action["name"].rpartition("}} ")[2]
+        assert (objects[name] in WORKFLOWS) == (kind == "run_workflow_template")
+        assert kind == "run_workflow_template" or name in OBJECTS["nats_awx__reads"]
+        answers, questions = action["job_args"]["extra_vars"], objects[name]["survey_spec"]["spec"]
+        assert {question["variable"] for question in questions if question["required"]} <= {*answers}
+        assert {*answers} <= {question["variable"] for question in questions}
 
 
 def test_credential_types_provide_the_inputs_of_modules_and_roles() -> None:
