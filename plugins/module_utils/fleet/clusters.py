@@ -134,7 +134,7 @@ def refusal(outcomes: Sequence[Outcome]) -> str:
     if not failed:
         return ""
     more = f" and {len(failed) - MAX_NAMES} more" if len(failed) > MAX_NAMES else ""
-    rest = f"{waiting} not started" if waiting else "the other clusters finished"
+    rest = f"{len(outcomes) - len(failed) - waiting} finished{f', {waiting} not started' if waiting else ''}"
     return (
         f"{len(failed)} of {len(outcomes)} clusters failed: {', '.join(failed[:MAX_NAMES])}{more}; {rest}. Fix the causes "
         "above and run the playbook again."

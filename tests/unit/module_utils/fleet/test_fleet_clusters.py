@@ -118,8 +118,8 @@ def test_the_refusal_and_the_table_name_the_failed_clusters() -> None:
         Outcome(C3, NOT_STARTED),
     ]
     assert refusal(outcomes[:1]) == ""
-    assert refusal(outcomes).startswith("1 of 3 clusters failed: c2; 1 not started.")
-    assert "the other clusters finished" in refusal(outcomes[:2])
+    assert refusal(outcomes).startswith("1 of 3 clusters failed: c2; 1 finished, 1 not started.")
+    assert "; 1 finished. Fix the causes" in refusal(outcomes[:2])
     table = fleet_page(outcomes, "deploy").lines
     assert table[-1] == "c2: n1: no quorum (output: /c2)"
     assert [name for line in table for name in ("c1", "c2", "c3") if f" {name} " in line] == ["c2", "c3", "c1"]
