@@ -29,6 +29,7 @@ SETTINGS: dict[str, Any] = {
     "nats_awx_credentials": CREDENTIALS,
     "nats_awx_playbook_credentials": {"restore": ["Backups"]},
     "nats_awx_schedules": {"snapshot": "FREQ=MINUTELY;INTERVAL=15", "drill": "FREQ=DAILY;INTERVAL=1"},
+    "nats_awx_drift_documents": "assets.yml",
     "nats_awx_notifications": [
         {
             "name": "NATS on call",
@@ -107,7 +108,9 @@ def check_people(awx: AwxServer) -> None:
     assert enabled == {
         "NATS snapshot": "DTSTART:20260101T000000Z RRULE:FREQ=MINUTELY;INTERVAL=15",
         "NATS drill": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1",
+        "NATS drift of assets": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1",
     }
+    assert awx.named("schedules", "NATS drift of assets")["extra_data"] == {"nats_awx_assets_documents": "assets.yml"}
     assert "NATS checkpoint" in [schedule["name"] for schedule in awx.store["schedules"]]
 
 
