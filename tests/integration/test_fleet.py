@@ -91,7 +91,7 @@ def test_new_clusters_share_an_inventory(tmp_path: Path) -> None:
 
     def add(cluster: str, hosts: str) -> str:
         settings = {"nats_new_cluster": cluster, "nats_new_hosts": hosts, "nats_new_directory": str(folder)}
-        done = run_playbook("natsops.jetstream.inventory.new_cluster", "-e", json.dumps(settings))
+        done = run_playbook("natsops.jetstream.clusters.new", "-e", json.dumps(settings))
         return words(done.stdout + done.stderr)
 
     add("orders_eu", "10.0.0.1, 10.0.0.2,10.0.0.3")
