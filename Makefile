@@ -206,7 +206,7 @@ test-lab: $(STAMP) $(RELEASE_VENV)/.made $(INSTALLED) ## roles and playbooks on 
 	@$(PYTEST) -m 'not chaos' $(or $(TESTS),tests/lab)
 
 # Those of the pipeline run in Spark's environment.
-bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, asset_plans, backup, leaders, metrics, replicas, restore, roll, operations, insights/collector, insights/source, insights/forecast, insights/hourly, insights/truth, insights/faults or insights/pipeline (ARGS='--help'; not part of test)
+bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.made $(CACHE)/venv-bench/.made) ## figures for docs/internals/benchmarks.md: BENCH=assets, asset_plans, backup, fleet, leaders, metrics, replicas, restore, roll, operations, insights/collector, insights/source, insights/forecast, insights/hourly, insights/truth, insights/faults or insights/pipeline (ARGS='--help'; not part of test)
 	@PYTHONPATH=$(TOP)/tests:$(TOP)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 

@@ -36,7 +36,7 @@ def controller() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             listed = {"count": 1, "next": None, "results": [WORKFLOW]}
-            self._send({"status": "successful", "id": 8, "created": "", "artifacts": {}, **listed})
+            self._send({"version": "24.6.1", "status": "successful", "id": 8, "created": "", "artifacts": {}, **listed})
 
         def do_POST(self) -> None:
             if self.path == WORKFLOW["related"]["launch"]:

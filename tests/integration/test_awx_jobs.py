@@ -27,9 +27,7 @@ NAMES = ["n1", "n2", "n3"]
 
 @pytest.fixture(scope="module")
 def awx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Object]]:
-    return objects(
-        tmp_path_factory.mktemp("awx"), nats_awx_insights_image="ee-insights:1", nats_awx_credentials=["sys"]
-    )
+    return objects(tmp_path_factory.mktemp("awx"), nats_awx_insights_image="ee-insights:1")
 
 
 def named(awx: dict[str, list[Object]], kind: str, name: str) -> Object:

@@ -29,7 +29,8 @@ def objects(folder: Path, **settings: Any) -> dict[str, list[Object]]:
     playbook.write_text(
         json.dumps([{"hosts": "localhost", "gather_facts": False, "vars_files": VARS, "tasks": [task]}])
     )
-    done = run_playbook(str(playbook), "-e", json.dumps(settings))
+    # Without notifications, an option would be omitted.
+    done = run_playbook(str(playbook), "-e", json.dumps({"nats_awx_notifications": [{"name": "on call"}], **settings}))
     assert done.returncode == 0, done.stdout + done.stderr
     made: dict[str, list[Object]] = json.loads(found.read_text())
     for number, template in enumerate(made["job_templates"]):
