@@ -116,7 +116,7 @@ class Site:
         return plan
 
     def apply(self, name: str, plan: dict[str, Any], documents: Documents) -> dict[str, Any]:
-        found = self._measured(name, "nats_assets", documents, plan=plan)
+        found = self._measured(name, "nats_assets_apply", documents, plan=plan)
         self.figures[-1].steps = len(found["steps"])
         return found
 
@@ -183,7 +183,7 @@ def apply_and_report() -> None:
         take(run, step)
 
     with mock.patch.object(run_apply._Run, "take", reported):
-        run_in_process("nats_assets", given["connection"], documents=given["documents"], plan=given["plan"])
+        run_in_process("nats_assets_apply", given["connection"], documents=given["documents"], plan=given["plan"])
 
 
 def measure(version: str) -> list[Figures]:

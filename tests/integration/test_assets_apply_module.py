@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs nats_assets on real servers: plans are carried out, resumed, and refused after any change."""
+"""Runs nats_assets_apply on real servers: plans are carried out, resumed, and refused after any change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every guard of a plan of assets fires on real servers, and nats_assets then leaves the asset unchanged.
+"""Every guard of a plan of assets fires on real servers, and nats_assets_apply then leaves the asset unchanged.
 
 tests/unit/module_utils/assets has the guards that need no server: mirrors with subjects, overlaps inside documents, two
 documents with one asset, and empty templates. test_assets_apply_module has those of a run: stale plans, entries of

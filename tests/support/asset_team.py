@@ -30,7 +30,7 @@ class Team:
 
     def apply(self, plan: Result, *documents: Document, **options: Any) -> Result:
         return self._run_module(
-            "nats_assets", self.connection, documents=_headed(documents), plan=plan, wait_timeout=30, **options
+            "nats_assets_apply", self.connection, documents=_headed(documents), plan=plan, wait_timeout=30, **options
         )
 
     def done(self, plan: Result, *documents: Document, **options: Any) -> Result:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: nats_assets
+module: nats_assets_apply
 short_description: Carry out an approved plan of streams, consumers and buckets
 version_added: 0.1.0
 author:
@@ -87,7 +87,7 @@ seealso:
 
 EXAMPLES = r"""
 - name: Carry out the approved plan
-  natsops.jetstream.nats_assets:
+  natsops.jetstream.nats_assets_apply:
     documents:
       - "{{ lookup('ansible.builtin.file', 'orders.yml') }}"
     plan: "{{ lookup('ansible.builtin.file', 'assets_plan-C1.json') | from_json }}"
