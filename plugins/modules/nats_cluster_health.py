@@ -93,6 +93,47 @@ options:
     type: str
     choices: [accept, fail]
     default: accept
+  previous:
+    description:
+      - Allows this gate to rely on the gate after the previous batch, O(previous_result). If that gate also verified
+        everything that this task has to verify, this task returns without reading the cluster, with RV(covered=true).
+        Use this option only if another gate follows right before the stop of O(stop_servers).
+      - The previous gate covers this one if it passed, was at least as strict, evaluated the stop of O(stop_servers),
+        and if no step in between changes the cluster. M(natsops.jetstream.nats_roll_plan) returns this option in
+        C(gates.before.previous) of each batch.
+    type: dict
+    suboptions:
+      versions:
+        description: The versions of O(stop_servers) according to the plan. A server without a version here, or whose
+          version differs from that in the last sample of the previous gate, requires a new gate.
+        type: dict
+        required: true
+      steps:
+        description: The steps between both gates.
+        type: dict
+        required: true
+        suboptions:
+          drain:
+            description: Whether leaders are moved off O(stop_servers) after this gate, followed by another sample.
+            type: bool
+            required: true
+          move_single_replicas:
+            description: Whether single replicas are moved.
+            type: bool
+            required: true
+          restore_leaders:
+            description: Whether leaders are restored to the servers that were restarted.
+            type: bool
+            required: true
+          hooks:
+            description: Whether tasks or commands of the operator run.
+            type: bool
+            required: true
+  previous_result:
+    description:
+      - The value of RV(gate) of the previous gate. Empty if there was none, or if it did not pass.
+    type: dict
+    default: {}
   maintenance:
     description:
       - The servers in maintenance, each in the form of C(maintenance) of M(natsops.jetstream.nats_server_host_info).
@@ -258,6 +299,31 @@ healthy:
   returned: always
   type: bool
   sample: true
+covered:
+  description: Whether the gate O(previous) covers this gate, so the cluster was not read.
+  returned: success
+  type: bool
+  sample: false
+coverage:
+  description: Why the gate O(previous) covers this gate or does not. Empty without O(previous).
+  returned: success
+  type: str
+  sample: a hook runs between the gates
+gate:
+  description: The requirements that this gate verified, for O(previous_result) of the next gate. Empty if the cluster
+    is not healthy.
+  returned: success
+  type: dict
+  sample:
+    stop_servers: [n2-c1]
+    expected_servers: [n1-c1, n2-c1, n3-c1]
+    tolerate: []
+    maintenance: []
+    r1_policy: accept
+    max_lag: 200
+    samples: 4
+    span: 5.0
+    versions: {n1-c1: 2.15.1, n2-c1: 2.15.1, n3-c1: 2.15.1}
 samples:
   description: Number of samples taken.
   returned: always
@@ -284,7 +350,7 @@ meta_leader:
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Callable
@@ -299,10 +365,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling 
     Sample,
     make_sampler,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_marks
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress, clock_time
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.gates import (
+    Coverage,
+    Gate,
+    Steps,
+    gate_covers,
+    parse_gate,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
@@ -509,8 +583,58 @@ def _write_all(outcome: Outcome, params: Mapping[str, Any]) -> tuple[str | None,
     return path, f"All {len(outcome.last.errors)} problems: {path}"
 
 
-def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
-    """Return the module's result. Ends the module with a failure when the cluster is not healthy."""
+def requested_gate(params: Mapping[str, Any], versions: Mapping[str, str]) -> Gate:
+    """Return the gate that the module's options require. `versions`: server → its version."""
+    return Gate(
+        stop_servers=frozenset(params["stop_servers"]),
+        expected_servers=frozenset(params["expected_servers"] or ()),
+        tolerate=frozenset(params["tolerate"]),
+        maintenance=frozenset(parse_marks(params["maintenance"])),
+        r1_policy=params["r1_policy"],
+        max_lag=params["max_lag"],
+        samples=params["samples"],
+        span=params["span"],
+        versions=versions,
+    )
+
+
+def coverage(params: Mapping[str, Any]) -> Coverage:
+    """Return whether the gate of the option `previous` covers this gate. Raises NatsFailure invalid_option."""
+    previous = params["previous"]
+    if not previous:
+        return Coverage(False, "")
+    try:
+        passed = parse_gate(params["previous_result"]) if params["previous_result"] else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise NatsFailure("invalid_option", f"previous_result is not the value of gate: {error}") from error
+    return gate_covers(passed, requested_gate(params, previous["versions"]), Steps(**previous["steps"]))
+
+
+def covered_result(params: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """Return the result of a gate that the previous gate covers."""
+    return {
+        "changed": False,
+        "healthy": True,
+        "covered": True,
+        "coverage": reason,
+        "gate": params["previous_result"],
+        "problems": [],
+        "problem_count": 0,
+        "problem_codes": {},
+        "problems_file": None,
+        "causes": [],
+        "warnings_found": [],
+        "tolerated": [],
+        "samples": 0,
+        "waited": 0.0,
+        "servers": sorted(params["previous_result"]["versions"]),
+        "meta_leader": None,
+    }
+
+
+def read(client: Client, module: AnsibleModule, uncovered: str) -> dict[str, Any]:
+    """Return the module's result. Ends the module with a failure when the cluster is not healthy. `uncovered`: why the
+    previous gate does not cover this one."""
     check_options(module.params)
     outcome = wait_for_health(make_sampler(SystemApi(client), module.params, elections=True), module.params)
     most = None if module.params["problems"] == "all" else HELD
@@ -518,7 +642,17 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
     if most is not None and len(outcome.last.errors) > most:
         file, note = _write_all(outcome, module.params)
     if outcome.healthy or (module.params["stop_policy"] == "report" and outcome.only_stop):
-        return {"changed": False, **outcome.as_dict(most), "problems_file": file}
+        servers = outcome.last.cluster.servers if outcome.last.cluster else ()
+        versions = {server.name: server.version for server in servers}
+        passed = requested_gate(module.params, versions).as_dict() if outcome.healthy else {}
+        return {
+            "changed": False,
+            **outcome.as_dict(most),
+            "problems_file": file,
+            "covered": False,
+            "coverage": uncovered,
+            "gate": passed,
+        }
     # Ansible prints the description next to the message, so it is a single line of YAML and does not repeat the
     # message.
     failure = NatsFailure(outcome.code, outcome.description).as_dict()
@@ -543,13 +677,30 @@ def main() -> None:
             "stop_policy": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
+            "previous": {
+                "type": "dict",
+                "options": {
+                    "versions": {"type": "dict", "required": True},
+                    "steps": {
+                        "type": "dict",
+                        "required": True,
+                        "options": {field.name: {"type": "bool", "required": True} for field in fields(Steps)},
+                    },
+                },
+            },
+            "previous_result": {"type": "dict", "default": {}},
             "problems": {"type": "str", "choices": ["first", "all"]},
             "problems_dir": {"type": "path"},
             **PROGRESS_SPEC,
         }
     )
-
-    run(module, lambda client: read(client, module))
+    try:
+        found = coverage(module.params)
+    except NatsFailure as failure:
+        fail(module, failure)
+    if found.covered:
+        module.exit_json(**covered_result(module.params, found.reason))
+    run(module, lambda client: read(client, module, found.reason))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ description:
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.rolling
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
 options:
@@ -118,6 +119,18 @@ entering:
   type: list
   elements: str
   sample: [n3-c1]
+batches:
+  description: The servers to take out of service one after another, each as in RV(ignore:batches) of
+    M(natsops.jetstream.nats_roll_plan).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - number: 1
+      hosts: [n3-c1]
+      servers: [n3-c1]
+      title: batch 1 of 1 (n3-c1)
+      remaining: []
 lines:
   description: The plan as readable text.
   returned: success
@@ -175,6 +188,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches import (
+    ROLLING_SPEC,
+    Rolling,
+    batch_documents,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import Request, plan_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
@@ -240,11 +258,15 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -
             in_steps=f"{enter} {hosts[0]}  # one host at a time; maintenance_patch handles all hosts one by one",
             moving_first=f"{enter} {','.join(hosts)} -e nats_cluster_gate_r1_policy=move  # moves them first",
         )
+    rolling = Rolling(params["rolling"], params["r1_policy"], int(now), params["gate"], stays_down=True)
+    hosts_by_server = {server: host for host, server in servers_by_host.items()}
     by_server = {mark.server: mark.as_dict() for mark in made.marks}
     return {
         "changed": False,
         "marks": {host: by_server[server] for host, server in servers_by_host.items()},
-        "entering": [host for host, server in servers_by_host.items() if server in made.entering],
+        "entering": hosts,
+        # Each stop is evaluated against the state after the previous stop.
+        "batches": batch_documents([[servers_by_host[host]] for host in hosts], hosts_by_server, rolling),
         "lines": list(made.lines),
         "ok": not any(problem.severity == ERROR for problem in made.problems),
         "refusal": refusal("Maintenance is refused; no server was touched.", made.problems, scene),
@@ -276,6 +298,7 @@ def main() -> None:
             "expected_servers": {"type": "list", "elements": "str"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail", "move"], "default": "accept"},
             "accept_loss": {"type": "list", "elements": "str", "default": []},
+            **ROLLING_SPEC,
         }
     )
 

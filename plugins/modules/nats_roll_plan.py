@@ -24,6 +24,7 @@ description:
   - Needs a user of the system account.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.rolling
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
 options:
@@ -35,7 +36,7 @@ options:
     elements: str
   hosts:
     description:
-      - Inventory hosts to restart, each with the name of its server. RV(batches) then contains host names.
+      - Inventory hosts to restart, each with the name of its server.
     type: dict
   reasons:
     description:
@@ -50,7 +51,7 @@ options:
     default: {}
   gate:
     description:
-      - Whether a health gate watches the restart. Without a gate, each entry of RV(batches) contains a single host,
+      - Whether a health gate watches the restart. Without a gate, each of RV(batches) contains a single host,
         only streams that would lose messages are an error, and a cluster that cannot be read is only a warning.
       - With a gate, the task fails if the cluster cannot be read.
     type: bool
@@ -175,7 +176,9 @@ EXAMPLES = r"""
 
 - name: Show it
   ansible.builtin.debug:
-    msg: "{{ plan.batches | length }} batches (at least {{ plan.lower_bound }}): {{ plan.batches }}"
+    msg: >-
+      {{ plan.batches | length }} batches (at least {{ plan.lower_bound }}):
+      {{ plan.batches | map(attribute='servers') | list }}
 
 - name: Check whether the cluster can go back to 2.11.17, and which streams and consumers prevent it
   natsops.jetstream.nats_roll_plan:
@@ -196,12 +199,88 @@ began:
   type: int
   sample: 1795254003
 batches:
-  description: The batches in order, each with the names of the servers (or, with O(hosts), of the hosts) that restart
-    together.
+  description: The batches in order, each with everything that its tasks need.
   returned: success
   type: list
-  elements: list
-  sample: [[n2-c1], [n3-c1], [n4-c1], [n5-c1], [n1-c1]]
+  elements: dict
+  sample:
+    - number: 2
+      hosts: [n1]
+      servers: [n1-c1]
+      title: batch 2 of 2 (n1)
+      reason: has the meta leader, so it comes last
+      leaders: 9
+      groups: 28
+      remaining: []
+      gates:
+        before:
+          stop_servers: [n1-c1]
+          stop_policy: fail
+          stuck_timeout: 15
+          samples: 4
+          span: 5.0
+          r1_policy: accept
+          tolerate: [n1-c1]
+          shared: true
+          reason: the gate after the last batch also evaluated this stop, and nothing has changed since
+      drain: {leaders: true, clients: true, r1_policy: accept, avoid_servers: []}
+      progress: {title: batch 2 of 2 (n1), step: 2, steps: 2, began: 1795254003}
+  contains:
+    number:
+      description: Number of the batch, from 1.
+      returned: always
+      type: int
+    hosts:
+      description: The hosts that restart together. Without O(hosts), the names of their servers.
+      returned: always
+      type: list
+      elements: str
+    servers:
+      description: The names of their servers.
+      returned: always
+      type: list
+      elements: str
+    title:
+      description: The batch in messages.
+      returned: always
+      type: str
+    reason:
+      description: Why the batch has its position. Empty if the batch has this position only because of the order of the
+        names.
+      returned: always
+      type: str
+    leaders:
+      description: Number of streams and consumers that need a new leader, because one of these servers leads them. Null
+        without O(gate).
+      returned: always
+      type: int
+    groups:
+      description: Number of streams and consumers that are missing a member during the batch. Null without O(gate).
+      returned: always
+      type: int
+    remaining:
+      description: The hosts of later batches.
+      returned: always
+      type: list
+      elements: str
+    gates:
+      description:
+        - The options of M(natsops.jetstream.nats_cluster_health) for the gates C(before) the batch is drained,
+          C(drained) right before the stop, and C(after) the restart. Empty without O(gate).
+        - Also, in C(before), whether the gate after the previous batch covers this gate if it passes (C(shared)), why
+          (C(reason)), and the first host of that batch (C(previous_host)).
+      returned: always
+      type: dict
+    drain:
+      description: Whether leaders and clients are moved off the servers before their stop (C(leaders), C(clients)), how
+        single replicas are treated (C(r1_policy)), and the servers that should not receive leaders
+        (C(avoid_servers)).
+      returned: always
+      type: dict
+    progress:
+      description: The option C(progress) of waiting modules.
+      returned: always
+      type: dict
 lines:
   description: The plan as human-readable lines.
   returned: success
@@ -237,28 +316,6 @@ raft_silent:
   type: list
   elements: str
   sample: []
-effects:
-  description: The effects of each of RV(batches), in the same order. Empty without O(gate).
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {reason: "", leaders: 12, groups: 31}
-    - {reason: "has the meta leader, so it comes last", leaders: 9, groups: 28}
-  contains:
-    reason:
-      description: Why the batch has its position. Empty if the batch has this position only because of the order of the
-        names.
-      returned: always
-      type: str
-    leaders:
-      description: Number of streams and consumers that need a new leader, because one of these servers leads them.
-      returned: always
-      type: int
-    groups:
-      description: Number of streams and consumers that are missing a member during the batch.
-      returned: always
-      type: int
 lower_bound:
   description: Minimum number of batches under these rules.
   returned: success
@@ -346,6 +403,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import foreign_store_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches import (
+    ROLLING_SPEC,
+    Rolling,
+    batch_documents,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import roll_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_plan import (
     BatchEffect,
@@ -466,10 +528,8 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         *version_findings,
         *foreign_store_problems(cluster, params["stored_groups"]),
     ]
-    batches = tuple(tuple(hosts[name] for name in batch) for batch in made.batches)
-    made = replace(made, batches=batches, problems=tuple(problems))
     scene = build_scene(cluster, {}, maintenance=mark_texts(marks, now))
-    found = result(cluster, made, params["reasons"], effects, params["target_version"] or "", scene)
+    found = result(cluster, replace(made, problems=tuple(problems)), params, effects, scene)
     return {**found, "feature_flags": flags}
 
 
@@ -481,38 +541,47 @@ def ungated_plan(client: Client | None, unread: str, params: Mapping[str, Any]) 
         awaited = set(params["expected_servers"] or ()) - parse_marks(params["maintenance"]).keys()
         cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*hosts, *awaited}, health=False)
     made = plan_ungated(cluster, list(hosts), restart_rules(params), unread)
-    made = replace(made, batches=tuple((hosts[name],) for (name,) in made.batches))
-    return result(Cluster(), made, params["reasons"])
+    return result(Cluster(), made, params)
 
 
 def result(
     cluster: Cluster,
     made: RollPlan,
-    why: Mapping[str, Sequence[str]],
+    params: Mapping[str, Any],
     effects: Sequence[BatchEffect] = (),
-    wanted: str = "",
     scene: Scene | None = None,
 ) -> dict[str, Any]:
-    """Return the module's result for a plan, with the names that the task uses for the members of each batch."""
+    """Return the module's result for a plan."""
     versions: dict[str, list[str]] = {}
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)
     errors = [problem.message for problem in made.problems if problem.severity == ERROR]
     scene = scene or build_scene(cluster, {})
+    hosts = host_names(params)
+    rolling = Rolling(
+        options=params["rolling"],
+        r1_policy=params["r1_policy"],
+        began=int(time.time()),
+        gated=params["gate"],
+        versions={server.name: server.version for server in cluster.servers},
+        silent=raft_silent_servers(cluster),
+        asset_faults=lasting_asset_faults(cluster),
+    )
     return {
         "changed": False,
-        "began": int(time.time()),
-        "batches": [list(batch) for batch in made.batches],
-        "lines": plan_lines(made.batches, why, made.reasons, effects),
+        "began": rolling.began,
+        "batches": batch_documents(made.batches, hosts, rolling, made.reasons, effects),
+        "lines": plan_lines(
+            [[hosts[name] for name in batch] for batch in made.batches], params["reasons"], made.reasons, effects
+        ),
         "refusal": refusal("The restart is refused; no server was touched.", made.problems, scene),
         "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],
-        "raft_silent": raft_silent_servers(cluster),
-        "asset_faults": lasting_asset_faults(cluster),
-        "effects": [{"reason": reason, **effect.__dict__} for reason, effect in zip(made.reasons, effects)],
+        "raft_silent": rolling.silent,
+        "asset_faults": rolling.asset_faults,
         "ok": not errors,
         "errors": errors,
         "versions": versions,
-        "version_warnings": version_warnings([*versions, wanted]),
+        "version_warnings": version_warnings([*versions, params["target_version"] or ""]),
         "lower_bound": made.lower_bound,
         "meta_leader": cluster.meta.group.leader if cluster.meta else None,
         "problems": [problem.as_dict() for problem in made.problems],
@@ -543,6 +612,7 @@ def main() -> None:
             "allow_skipped_minors": {"type": "bool", "default": False},
             "allow_downgrade": {"type": "bool", "default": False},
             "feature_flags": {"type": "dict", "default": {}},
+            **ROLLING_SPEC,
         },
         required_one_of=[("server_names", "hosts")],
         mutually_exclusive=[("server_names", "hosts")],

@@ -195,6 +195,30 @@ def test_a_ghost_consumer_is_named_and_blocks_no_server(
     assert (recovered["healthy"], recovered["warnings_found"]) == (True, [])
 
 
+def test_gate_before_a_batch_relies_on_the_gate_after_the_last_one(healthy: NatsProcesses, run_module: Runner) -> None:
+    plan = run_module("nats_roll_plan", healthy.sys_connection(), server_names=["n1", "n2"])
+    first, second = (batch["gates"] for batch in plan["batches"])
+    before = {name: second["before"][name] for name in ("stop_servers", "tolerate", "r1_policy", "previous")}
+    common = {"expected_servers": healthy.names, "samples": 1, "span": 0}
+    after = {name: first["after"][name] for name in ("stop_servers", "stop_policy", "tolerate", "r1_policy")}
+    passed = run_module("nats_cluster_health", healthy.sys_connection(), **common, **after)
+    assert (passed["covered"], passed["coverage"]) == (False, "")
+    assert set(passed["gate"]["versions"]) == set(healthy.names)
+
+    covered = run_module("nats_cluster_health", {}, **common, **before, previous_result=passed["gate"])
+    assert (covered["healthy"], covered["covered"], covered["samples"]) == (True, True, 0)
+    assert covered["gate"] == passed["gate"]
+
+    other = {**before, "previous": {**before["previous"], "versions": dict.fromkeys(before["stop_servers"], "2.9.10")}}
+    for options, reason in (
+        ({**before, "previous_result": {}}, "no gate has passed since the last batch"),
+        ({**other, "previous_result": passed["gate"]}, "sampled another version than the plan, or none, on "),
+    ):
+        sampled = run_module("nats_cluster_health", healthy.sys_connection(), **common, **options)
+        assert (sampled["healthy"], sampled["covered"], sampled["samples"]) == (True, False, 1)
+        assert reason in sampled["coverage"]
+
+
 def test_stopping_more_than_a_quorum_can_spare(healthy: NatsProcesses, run_module: Runner) -> None:
     connection = healthy.sys_connection()
     assert run_module("nats_cluster_health", connection, stop_servers=["n1"], **NOW)["healthy"]

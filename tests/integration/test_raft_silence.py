@@ -64,8 +64,8 @@ def test_a_raft_silent_server_is_found_and_goes_first(
         "nats_roll_plan", login, hosts=hosts, reasons={"host-n1": ["requested"]}, expected_servers=cluster.names
     )
     assert plan["raft_silent"] == [victim] and plan["refusal"] == ""
-    assert plan["batches"][0] == [f"host-{victim}"]
-    assert sorted(host for batch in plan["batches"] for host in batch) == sorted(hosts)
+    assert plan["batches"][0]["hosts"] == [f"host-{victim}"]
+    assert sorted(host for batch in plan["batches"] for host in batch["hosts"]) == sorted(hosts)
     assert plan["lines"][1].endswith("; it is raft-silent: no quorum depends on it")
 
     cluster.stop(victim)
@@ -91,7 +91,8 @@ def test_a_cluster_that_cannot_be_read_is_a_reason_to_wait_and_to_refuse(
     assert refused["msg"].startswith("The health gate cannot read the cluster: ")
     assert "No server was touched. To be restarted: a, b (requested)." in refused["msg"]
     ungated = run_module("nats_roll_plan", login, **options, gate=False)
-    assert (ungated["batches"], ungated["lower_bound"], ungated["ok"]) == ([["a"], ["b"]], 2, True)
+    assert [(batch["hosts"], batch["gates"]) for batch in ungated["batches"]] == [(["a"], {}), (["b"], {})]
+    assert (ungated["lower_bound"], ungated["ok"]) == (2, True)
     assert ungated["lines"] == ["batch 1 of 2: a", "batch 2 of 2: b (requested)"]
     (unchecked,) = ungated["causes"]
     assert "could not check whether streams in memory would lose their messages: " in unchecked["title"]

@@ -24,8 +24,12 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
         form(five)
         options = {"server_names": five.names, "expected_servers": five.names}
         one_by_one = run_module("nats_roll_plan", five.sys_connection(), **options)
-        assert [len(batch) for batch in one_by_one["batches"]] == [1] * 5
-        assert one_by_one["batches"][-1] == [one_by_one["meta_leader"]]
+        assert [len(batch["servers"]) for batch in one_by_one["batches"]] == [1] * 5
+        last = one_by_one["batches"][-1]
+        assert last["servers"] == last["hosts"] == [one_by_one["meta_leader"]]
+        # Every server answered, so the gate after a batch is expected to cover the next batch.
+        shared = [batch["gates"]["before"]["shared"] for batch in one_by_one["batches"]]
+        assert shared == [False, *[True] * 4]
         assert [problem["code"] for problem in one_by_one["problems"]] == ["roll_few_replicas"]
         assert "SINGLE" in one_by_one["problems"][0]["subject"]
 
@@ -33,7 +37,7 @@ def test_batches_of_five_servers(five: NatsProcesses, run_module: Runner) -> Non
         members = next(set(item["members"]) for item in info["streams"] if item["name"] == "ROLL")
         wide = run_module("nats_roll_plan", five.sys_connection(), **options, max_parallel=0, meta_headroom=0)
         assert wide["lower_bound"] == len(wide["batches"]) == 3
-        assert all(len(members.intersection(batch)) == 1 for batch in wide["batches"])
+        assert all(len(members.intersection(batch["servers"])) == 1 for batch in wide["batches"])
         assert len(run_module("nats_roll_plan", five.sys_connection(), **options, max_parallel=0)["batches"]) == 5
     finally:
         for name in ("ROLL", "SINGLE"):
@@ -45,6 +49,8 @@ def test_maintenance_plan_checks_quorums(healthy: NatsProcesses, run_module: Run
     one = {"hosts": {"host-1": "n1"}, "running": ["host-1"]}
     plan = run_module("nats_maintenance_plan", healthy.sys_connection(), **options, **one, until="2099-01-01 00:00:00Z")
     assert (plan["changed"], plan["ok"], plan["refusal"], plan["entering"]) == (False, True, "", ["host-1"])
+    (batch,) = plan["batches"]
+    assert (batch["hosts"], batch["servers"], batch["gates"]["before"]["stop_servers"]) == (["host-1"], ["n1"], ["n1"])
     mark = plan["marks"]["host-1"]
     assert (mark["server"], mark["by"], mark["reason"], mark["until"]) == ("n1", "ops", "new disk", 4070908800.0)
     assert plan["lines"][0] == "n1 goes out of service until 2099-01-01T00:00:00Z (by ops: new disk)"
@@ -189,8 +195,8 @@ def test_version_obstacles_are_reported(features: NatsProcesses, run_module: Run
     same = plan(target_version=version)
     assert same["ok"] and severities(same) == {}
     assert same["versions"] == {version: ["n1", "n10", "n2"]}
-    assert same["effects"][-1]["reason"] == "has the meta leader, so it comes last"
-    assert sum(effect["leaders"] for effect in same["effects"]) > 5
+    assert same["batches"][-1]["reason"] == "has the meta leader, so it comes last"
+    assert sum(batch["leaders"] for batch in same["batches"]) > 5
     if version == "2.10.27":
         jump = plan(target_version="2.15.1")
         assert not jump["ok"]
@@ -245,7 +251,7 @@ def test_an_upgrade_resumes_from_a_mixed_cluster(tmp_path: Path, run_module: Run
         cluster.stop("n2")
         down = run_module("nats_roll_plan", cluster.sys_connection(), **options, timeout=1)
         assert down["ok"] and severities(down) == {"roll_version_unknown": "warning"}
-        assert down["batches"][0] == ["n2"] and "did not answer" in down["effects"][0]["reason"]
+        assert down["batches"][0]["servers"] == ["n2"] and "did not answer" in down["batches"][0]["reason"]
         stopped = {"server_names": [], "stopped_versions": {"n2": "2.9.10", "n4": ""}, "starts": {"n2": "2.15.1"}}
         skips = run_module("nats_roll_plan", cluster.sys_connection(), **{**options, **stopped}, timeout=1)
         assert skips["batches"] == [] and "n2: 2.9.10 to 2.15.1 skips" in skips["errors"][0]

@@ -97,6 +97,17 @@ def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str],
     return LockDecision(False, locked, "\n".join(lines))
 
 
+def lock_share(host: str, members: Sequence[str], play_hosts: Sequence[str], active: Collection[str]) -> list[str]:
+    """Return the hosts that `host` locks: itself, and its share of the cluster's `members` outside the play.
+
+    `play_hosts`: all hosts of the play; `active`: those that have not failed, which is empty after an error that is
+    fatal for all hosts."""
+    inside = [name for name in members if name in play_hosts]
+    takers = [name for name in inside if name in active] or inside or list(play_hosts[:1])
+    outside = [name for name in members if name not in play_hosts]
+    return [host, *(outside[takers.index(host) :: len(takers)] if host in takers else [])]
+
+
 def owner_label(owner: Owner) -> str:
     """Return an owner as text for operators, such as `nightly: ops@ctl process 4711`."""
     if isinstance(owner, str):

@@ -17,6 +17,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import Sample
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, MAX_WIDTH
@@ -24,7 +25,10 @@ from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_h
 from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import (
     HELD,
     Outcome,
+    coverage,
+    covered_result,
     message,
+    requested_gate,
     wait_for_health,
 )
 from support.clusters import cluster, stream
@@ -237,3 +241,63 @@ def test_without_a_stall_timeout_the_time_alone_ends_the_wait() -> None:
     assert (outcome.stalled, outcome.waited) == (None, 600)
     assert "nothing has changed" not in message(outcome)
     assert gate([BAD], wait=False, stall_timeout=0.001).stalled is None
+
+
+STEPS = {"drain": True, "move_single_replicas": False, "restore_leaders": False, "hooks": False}
+
+
+def gate_options(**options: Any) -> dict[str, Any]:
+    """Return the options of a gate before the stop of n2."""
+    defaults = {
+        "stop_servers": ["n2"],
+        "expected_servers": ["n1", "n2"],
+        "tolerate": [],
+        "maintenance": [],
+        "r1_policy": "accept",
+        "max_lag": 200,
+        "samples": 4,
+        "span": 5.0,
+        "previous": None,
+        "previous_result": {},
+    }
+    return {**defaults, **options}
+
+
+def test_passed_gate_covers_the_next_one_without_a_sample() -> None:
+    passed = requested_gate(gate_options(), {"n1": "2.15.1", "n2": "2.15.1"}).as_dict()
+    # Ansible passes results as JSON.
+    options = gate_options(
+        previous={"versions": {"n2": "2.15.1"}, "steps": STEPS}, previous_result=json.loads(json.dumps(passed))
+    )
+    found = coverage(options)
+    assert found.covered
+    result = covered_result(options, found.reason)
+    assert (result["healthy"], result["covered"], result["waited"], result["servers"]) == (True, True, 0, ["n1", "n2"])
+    assert result["gate"] == passed
+
+
+@pytest.mark.parametrize(
+    ("options", "previous", "reason"),
+    [
+        ({}, None, ""),
+        ({"previous_result": {}}, {}, "no gate has passed since the last batch"),
+        ({}, {"steps": {**STEPS, "hooks": True}}, "a hook runs between the gates"),
+        ({}, {"versions": {}}, "on n2"),
+        ({"r1_policy": "fail"}, {}, "accepted unavailable single replicas"),
+        ({"maintenance": [{"server": "n1", "by": "ops", "since": 1, "until": 2, "reason": ""}]}, {}, "n1"),
+    ],
+)
+def test_gate_is_read_unless_the_previous_one_covers_it(
+    options: dict[str, Any], previous: dict[str, Any] | None, reason: str
+) -> None:
+    passed = requested_gate(gate_options(), {"n2": "2.15.1"}).as_dict()
+    given = {"versions": {"n2": "2.15.1"}, "steps": STEPS}
+    requested = {"previous_result": passed, "previous": None if previous is None else {**given, **previous}}
+    found = coverage(gate_options(**{**requested, **options}))
+    assert not found.covered and reason in found.reason
+
+
+def test_unreadable_result_of_a_gate_is_refused() -> None:
+    previous = {"versions": {}, "steps": STEPS}
+    with pytest.raises(NatsFailure, match="previous_result is not the value of gate"):
+        coverage(gate_options(previous=previous, previous_result={"stop_servers": ["n2"]}))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches import ROLLING_SPEC
 from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import parse_request, plan
 from support.clusters import cluster, stream
 
@@ -57,7 +58,10 @@ def test_single_replicas_are_moved_by_the_same_playbook() -> None:
     """The command in the refusal limits the playbook to all hosts of the request."""
     names = ["n1", "n2", "n3"]
     state = cluster(names, stream("ORDERS", names), stream("LOGS", ["n1"]))
-    request = {**asked(r1_policy="fail"), "maintenance": [], "gate": True}
+    rolling = {name: option.get("default") for name, option in ROLLING_SPEC["rolling"]["options"].items()}
+    request = {**asked(r1_policy="fail"), "maintenance": [], "gate": True, "rolling": rolling}
     made = plan(state, {**request, "hosts": {"h1": "n1"}, "running": ["h1"]})
     command = "maintenance_enter --limit h1 -e nats_cluster_gate_r1_policy=move  # moves them first"
     assert not made["ok"] and command in made["refusal"]
+    (batch,) = made["batches"]
+    assert (batch["hosts"], batch["gates"]["before"]["r1_policy"]) == (["h1"], "fail")

@@ -116,7 +116,7 @@ def test_no_fact_keeps_a_time_or_a_count() -> None:
 def test_no_task_file_includes_itself_or_its_includer() -> None:
     calls = {path: included(path) for path in FILES if "tasks" in path.parts}
     roles = CHECKOUT / "roles"
-    assert roles / "nats_server/tasks/stop.yml" in calls[roles / "nats_cluster/tasks/rolling/batch.yml"]
+    assert roles / "nats_server/tasks/restart_process.yml" in calls[roles / "nats_cluster/tasks/rolling/batch.yml"]
     assert roles / "nats_cluster/tasks/rolling/turn.yml" in calls[roles / "nats_cluster/tasks/roll.yml"]
 
     def reached(start: Path) -> set[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.filter.nats_lock_share import nats_lock_share
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import (
     Holder,
     LockRequest,
@@ -182,3 +183,22 @@ def test_two_controllers_never_both_lock_a_cluster(data: st.DataObject) -> None:
         result = {"item": host, "acquired": after["owner"] == owners[number], "holder": after}
         answers[number].append({**result, "valid_until": 150})
         assert not all(resolve_lock(one, members, now=50).acquired for one in answers)
+
+
+@given(st.data())
+def test_every_host_of_a_cluster_is_locked_once(data: st.DataObject) -> None:
+    """Any hosts of the cluster, and others, are in the play; any of them have failed."""
+    members = [f"n{number}" for number in range(data.draw(st.integers(1, 7)))]
+    play = data.draw(st.lists(st.sampled_from([*members, "other"]), min_size=1, unique=True))
+    failed = data.draw(st.sets(st.sampled_from(play)))
+    active = [host for host in play if host not in failed]
+    shares = {host: nats_lock_share(members, host, play, active) for host in play}
+    assert all(share[0] == host for host, share in shares.items())
+    outside = [name for share in shares.values() for name in share[1:]]
+    assert sorted(outside) == sorted(set(members) - set(play))
+    # A failed host takes no share while another host of the cluster is left; the shares are equal.
+    takers = [host for host in active if host in members]
+    if takers:
+        assert {host for host, share in shares.items() if len(share) > 1} <= set(takers)
+        lengths = {len(shares[host]) for host in takers}
+        assert max(lengths) - min(lengths) <= 1
