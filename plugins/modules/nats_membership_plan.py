@@ -128,6 +128,11 @@ options:
     type: list
     elements: str
     default: []
+  tolerate:
+    description: Problem codes, servers and assets that every gate accepts, for RV(gate) and RV(leaving).
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: natsops.jetstream.nats_server_evacuate
   - module: natsops.jetstream.nats_meta_peer
@@ -189,13 +194,23 @@ leaving:
   description: >-
     The servers that leave, in order. Each entry shows whether the server answers, whether it is a member of the meta
     group, whether it is on a reachable host, and its Raft groups. A server that neither answers nor is a member has
-    already left.
+    already left. C(gates) contains the gates C(before) its stop and C(after) its removal, each like RV(gate); it is
+    null if the server is not stopped or not removed.
   returned: success
   type: list
   elements: dict
   sample:
     - {host: n5, server_name: n5-c1, cluster: C1, jetstream: true, answers: true, meta_member: true, reachable: true,
        groups: [stream APP/ORDERS]}
+gate:
+  description: The health gate before the first change. C(expected) are its servers, C(stop_servers) those about to be
+    stopped, and C(tolerate) the accepted problems, as in M(natsops.jetstream.nats_cluster_health).
+  returned: success
+  type: dict
+  sample:
+    expected: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
+    tolerate: []
+    stop_servers: []
 leaving_down:
   description: Names of the servers that leave, do not answer, and are still members of the meta group.
   returned: success
@@ -266,7 +281,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.member
     OPERATIONS,
     Leaver,
     Member,
+    MembershipPlan,
     Request,
+    first_gate,
+    leaver_gates,
     plan_membership,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.scale_in import ScaleInRules
@@ -352,7 +370,11 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
         "warnings_found": list(made.warnings),
         "joining": list(made.joining),
         "running": [member.as_dict() for member in made.running],
-        "leaving": [_leaver(item, cluster) for item in made.leaving],
+        "gate": first_gate(made, request).as_dict(params["tolerate"]),
+        "leaving": [
+            {**_leaver(item, cluster), "gates": _leaver_gates(made, request, index, params["tolerate"])}
+            for index, item in enumerate(made.leaving)
+        ],
         "leaving_down": list(made.leaving_down),
         "returning": list(made.returning),
         "remaining": list(made.remaining),
@@ -378,6 +400,11 @@ def _leaver(item: Leaver, cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def _leaver_gates(made: MembershipPlan, request: Request, index: int, tolerate: Sequence[str]) -> dict[str, Any]:
+    gates = zip(("before", "after"), leaver_gates(made, request, index))
+    return {name: gate.as_dict(tolerate) if gate else None for name, gate in gates}
+
+
 def main() -> None:
     module = make_module(
         {
@@ -398,6 +425,7 @@ def main() -> None:
             "min_servers": {"type": "int", "default": 3},
             "r1_policy": {"type": "str", "choices": ["fail", "move"], "default": "fail"},
             "accept_loss": {"type": "list", "elements": "str", "default": []},
+            "tolerate": {"type": "list", "elements": "str", "default": []},
             **ACCOUNT_USERS_SPEC,
         }
     )
