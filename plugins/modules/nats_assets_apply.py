@@ -101,8 +101,8 @@ EXAMPLES = r"""
 RETURN = r"""
 steps:
   description:
-    - The changes in their order, as in RV(natsops.jetstream.nats_assets_plan#module:plan.steps), with their values and
-      costs. A plan that has been carried out before has none.
+    - The changes in their order, as in C(steps) of RV(natsops.jetstream.nats_assets_plan#module:plan), with their values
+      and costs. A plan that has been carried out before has none.
   returned: success
   type: list
   elements: dict

@@ -451,7 +451,7 @@ options:
       expiry:
         description:
           - Checks the expiry of JWTs in operator mode and reports its effects. The JWTs are those of operators, accounts,
-            activations and connected users, and of the files in O(connection) and O(account_users).
+            activations and connected users, and of the files in O(credentials) and O(account_users).
           - Warning from 30 days before the expiry on, critical from 7 days on. For a JWT with a short lifetime, warning
             during the last fifth, and critical during the last twentieth of its lifetime. Users that are valid for less
             than a day are disregarded.

@@ -78,7 +78,7 @@ clusters:
   returned: success
   contains:
     cluster: {description: Name., type: str}
-    status: {description: C(succeeded), C(failed) or C(not started)., type: str}
+    status: {description: 'C(succeeded), C(failed) or C(not started).', type: str}
     seconds: {description: Duration of the run., type: float}
     hosts: {description: Inventory hosts., type: list, elements: str}
     changed: {description: Changed tasks., type: int}
