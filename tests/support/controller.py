@@ -39,6 +39,8 @@ class TaskResult:
     """ok, failed, ignored (it failed, and was allowed to) or unreachable."""
     changed: bool
     msg: str
+    covered: bool
+    """Whether a gate relied on the previous one and took no sample."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ DOCUMENTATION = """
 name: lab_record
 type: notification
 short_description: Records task results for the tests
-description: One JSON object per task and host, with the keys host, task, status, changed and msg.
+description: One JSON object per task and host, with the keys host, task, status, changed, msg and covered.
 author: natsops maintainers
 """
 
@@ -33,6 +33,7 @@ class CallbackModule(CallbackBase):
             "status": status,
             "changed": bool(result._result.get("changed")),
             "msg": str(result._result.get("msg", "")),
+            "covered": bool(result._result.get("covered")),
         }
         with open(os.environ["LAB_RECORD"], "a", encoding="utf-8") as record:
             record.write(json.dumps(entry) + "\n")
