@@ -181,7 +181,14 @@ def works(cluster: NatsProcesses) -> tuple[contextlib.ExitStack, dict[str, Work]
     client = stack.enter_context(Client(system))
     by_system = stack.enter_context(Connections(system, {}))
     by_account = stack.enter_context(Connections(own, {}))
-    everything = {"detail": "assets", "expected_servers": None, "cluster": None, "account": None, "stream": None}
+    everything = {
+        "detail": "assets",
+        "expected_servers": None,
+        "cluster": None,
+        "account": None,
+        "stream": None,
+        "jwts": False,
+    }
     assets = {"account": None, "stream": None, "consumer": None, "subject": None}
 
     def cluster_info() -> tuple[int, str]:

@@ -182,7 +182,7 @@ def test_a_healthy_cluster_without_managed_hosts(healthy: NatsProcesses, tmp_pat
     result = run_playbook("diagnose", "-e", json.dumps({**connection, "diagnose_json": str(target)}), "--check")
     assert result.returncode == 0, result.stdout + result.stderr
     assert (
-        "HEALTHY: no problems found. Not checked: maintenance, ports, logs, configuration loaded, disks, certificates."
+        "HEALTHY: no problems found. Not checked: maintenance, ports, logs, configuration loaded, disks, certificates, JWTs."
         in result.stdout
     )
     assert "24 of 24 routes of a full mesh" in result.stdout

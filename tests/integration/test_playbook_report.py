@@ -46,6 +46,7 @@ ALL = [
     "cpu",
     "mem",
     "health",
+    "expiry",
 ]
 #: A catalogue as left behind by a backup run and a drill.
 CATALOGUE = (

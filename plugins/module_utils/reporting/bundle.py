@@ -31,7 +31,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle
     UNCLUSTERED,
     BundleWriter,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import read_cluster_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import (
+    CLUSTER_INFO_SPEC,
+    read_cluster_info,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import timestamp, with_limits
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
@@ -263,9 +266,10 @@ class _Servers:
 
     def _write_findings(self) -> None:
         """Write the cluster's problems according to the rules of the health gate."""
-        given = {"detail": "assets", "expected_servers": list(self._contents.expected) or None}
+        params = {name: spec.get("default") for name, spec in CLUSTER_INFO_SPEC.items()}
+        params["expected_servers"] = list(self._contents.expected) or None
         try:
-            found = read_cluster_info(self._client, {**given, "cluster": None, "account": None, "stream": None})
+            found = read_cluster_info(self._client, params)
         except NatsFailure as failure:
             self._writer.miss("findings", failure.description)
             return
