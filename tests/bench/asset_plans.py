@@ -65,9 +65,12 @@ def repository() -> Documents:
             for number in range(STREAMS)
         }
         entries = {f"key{number}": {"value": str(number), "mode": "own"} for number in range(ENTRIES)}
-        buckets = {f"b{number}": {"history": 5, "entries": entries} for number in range(account, BUCKETS, ACCOUNTS)}
+        buckets = {
+            f"b{number}": {"history": 5, "entries": copy.deepcopy(entries)}
+            for number in range(account, BUCKETS, ACCOUNTS)
+        }
         head = {"document": f"team{account}", "cluster": "C1", "account": f"T{account}", "prune": "owned"}
-        documents.append(copy.deepcopy({**head, "streams": streams, "kv": buckets}))
+        documents.append({**head, "streams": streams, "kv": buckets})
     return documents
 
 
