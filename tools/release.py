@@ -82,8 +82,8 @@ def built_twice(folder: Path, artifact: Path, copy: Path, again: Path) -> list[P
     """Copy the artifact and build the wheel into the folder; return both. Raise ReleaseError if a build of the
     copy, in the folder `again`, differs from them."""
     for root, target in ((ROOT, folder), (copy, again)):
-        run_command(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target),
-                  folder=root / "roles/nats_insights/files")  # fmt: skip
+        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+        run_command(*build, folder=root / "roles/nats_insights/files")
     shutil.copy(artifact, folder)
     run_command("python", str(copy / "tools/artifact.py"), str(again))
     (wheel,) = folder.glob("*.whl")

@@ -316,7 +316,7 @@ def test_an_entry_is_written_once_and_read_with_its_history(
     ]
     (raw,) = run("kv_entry_info", **settings, keys="raw")["entries"]
     assert (raw["value"], raw["value_base64"]) == (None, "/w==")
-    assert [key for key, _, _ in entries(run)] == ["empty", "limits.rate", "raw"]
+    assert [entry[0] for entry in entries(run)] == ["empty", "limits.rate", "raw"]
 
     async def written(js: Any) -> None:
         bucket = await js.key_value("settings")
@@ -393,10 +393,10 @@ def test_bucket_is_compacted(change: Run, refused: Run, run: Run, settings: dict
     assert "it removes 2 messages of 1 deleted key (data_loss)" in told["msg"]
     compact = {**settings, "state": "compacted", "allow": ["data_loss"]}
     assert change("kv_bucket", **compact)["purged"] == 2
-    assert [key for key, _, _ in entries(run, history=True)] == ["deleted", "kept", "kept", "purged"]
+    assert [entry[0] for entry in entries(run, history=True)] == ["deleted", "kept", "kept", "purged"]
     done = change("kv_bucket", **compact, compact_older_than="0s")
     assert (done["purged"], done["diff"]) == (2, {"before": {"deleted_keys": 2}, "after": {"deleted_keys": 0}})
-    assert [key for key, _, _ in entries(run, history=True)] == ["kept", "kept"]
+    assert [entry[0] for entry in entries(run, history=True)] == ["kept", "kept"]
     refused("kv_bucket", "invalid_option", **compact, compact_older_than="soon")
 
 

@@ -113,9 +113,9 @@ class Logins:
         if not expires:
             return
         issuer = _text(payload.get("iss"))
-        account = account or (
-            _text(_object(payload.get("nats")).get("issuer_account")) or issuer if kind == CREDENTIALS else ""
-        )
+        if kind in (USER, CREDENTIALS):
+            # CONNZ lists a connection during its login without its account.
+            account = account or _text(_object(payload.get("nats")).get("issuer_account")) or issuer
         subject = subject or _text(payload.get("sub"))
         key = (kind, account, f"{subject} {expires}")
         before = self.tokens[key].connections if key in self.tokens else 0

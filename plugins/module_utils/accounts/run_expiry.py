@@ -29,8 +29,9 @@ def read_logins(api: SystemApi, servers: Sequence[Server], files: Collection[str
     found = Logins()
     if not _add_operators(found, api, servers) and not found.unknown and not is_account_key(api.own_account() or ""):
         return None
-    _add_accounts(found, api, servers)
+    # A server may load an account when its first user logs in, so the accounts of all connections are known afterwards.
     _add_connections(found, api, servers)
+    _add_accounts(found, api, servers)
     _add_files(found, files)
     return found
 

@@ -63,4 +63,4 @@ def test_all_options_must_match() -> None:
 def test_ranges_contain_exactly_the_sequences(sequences: set[int]) -> None:
     found = ranges(sequences)
     assert {seq for first, last in found for seq in range(first, last + 1)} == sequences
-    assert all(last + 1 < first for (_, last), (first, _) in zip(found, found[1:]))
+    assert all(one[1] + 1 < following[0] for one, following in zip(found, found[1:]))
