@@ -9,11 +9,13 @@ other clients, and check mode."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.application import application_api, new_streams_deleted
@@ -255,9 +257,16 @@ def test_stream_without_a_leader_is_refused(make_cluster: Callable[..., NatsProc
     servers.kill(leader)
     team.connection["servers"] = [servers.url(name) for name in servers.names if name != leader]
 
+    def meta_leader_answers() -> bool:
+        with contextlib.suppress(NatsFailure), application_api(servers.app_connection()) as api:
+            return "S" in api.stream_names()
+        return False
+
     def without_leader() -> Result:
         return team.plan(body)
 
+    # The server that was killed may have been the meta leader too.
+    assert wait_until(meta_leader_answers, bool, 30).done
     seen = wait_until(without_leader, lambda found: row(found, "S")["state"] == "refused", 30)
     assert "its state is unknown" in row(seen.value, "S")["problems"][0]
     assert "stream S of account APP: its state is unknown" in team.refused("stale", plan, body)

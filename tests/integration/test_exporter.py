@@ -184,7 +184,7 @@ def test_exporter_reads_journal_catalogue_drift_and_report(
     content = {"version": 1, "checked": "2026-11-24T02:00:00Z", "documents": [{**orders, "differing": []}]}
     drift.write_text(json.dumps(content))
     found = exporter.until(lambda found: found["natsops_input_readable", "drift"] == 1)
-    assert found["natsops_assets_drifting", "C1", "APP", "orders"] == 2
+    assert found["natsops_assets_drifting", "APP", "C1", "orders"] == 2
     assert "report: works again" in exporter.log
 
 

@@ -18,6 +18,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 #: The beginning of the stream's name and of its subject, which the role `natsops` permits.
 _STREAM, _SUBJECT = "NATSOPS_BENCHMARK_", "natsops.smoke_test.benchmark."
 _CONSUMER = "reader"
+#: Seconds until all servers route requests to a new consumer.
+_SUBSCRIPTION_SECONDS = 5.0
 
 
 def run_benchmark(client: Client, api: JetStreamApi, load: Load, placement: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +99,17 @@ def _consume(api: JetStreamApi, client: Client, name: str, expected: int, load: 
         finished = time.monotonic()
         return received == expected
 
-    client.gather(api.next_messages(name, _CONSUMER, expected, load.seconds), on_reply, load.seconds)
+    # A leader may confirm its consumer before all servers route requests to it.
+    patience = started + _SUBSCRIPTION_SECONDS
+    while True:
+        started = finished = time.monotonic()
+        try:
+            client.gather(api.next_messages(name, _CONSUMER, expected, load.seconds), on_reply, load.seconds)
+            break
+        except NatsFailure as failure:
+            if failure.code != "no_responders" or received or time.monotonic() > patience:
+                raise
+            time.sleep(0.05)
     if received < expected and finished - started < load.seconds / 2:
         raise NatsFailure(
             "timeout", f"{name}: only {received} of {expected} messages were delivered", account=api.account
