@@ -143,6 +143,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import drift_content
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import visible_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import make_plan
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import plan_page, summary
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import (
@@ -161,7 +162,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result."""
     documents = desired_documents(params["documents"])
-    lives = read_lives(connections, documents, account_apis(connections, documents))
+    servers = visible_servers(connections.own)
+    lives = read_lives(connections, servers, documents, account_apis(connections, servers, documents))
     found = make_plan(documents, lives, params["confirm"], params["confirm_delete"])
     now = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
     return {

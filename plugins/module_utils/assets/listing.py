@@ -26,7 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     Listing,
     require_name,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, RaftGroup
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, RaftGroup, Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
@@ -174,15 +174,20 @@ def in_seconds(value: Any, name: str = "") -> Any:
     return value
 
 
-def is_system_user(client: Client) -> bool:
-    """Return whether the connected user belongs to the system account, so servers respond to its requests."""
+def visible_servers(client: Client) -> Sequence[Server] | None:
+    """Return all servers, None if the connected user is not a user of the system account, whose requests servers
+    answer. Raises NatsFailure."""
     try:
-        SystemApi(client).discover()
+        return SystemApi(client).discover().servers
     except NatsFailure as failure:
         if failure.code in ("wrong_account", "permission"):
-            return False
+            return None
         raise
-    return True
+
+
+def is_system_user(client: Client) -> bool:
+    """Return whether the connected user belongs to the system account, so servers respond to its requests."""
+    return visible_servers(client) is not None
 
 
 def own_account_api(connections: Connections, account: str | None) -> JetStreamApi:

@@ -30,7 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import DANGERS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import STREAM, Document
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import is_system_user
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import is_system_user, visible_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
     CHANGE,
     CONSUMER,
@@ -151,8 +151,9 @@ def _result(steps: Sequence[Step], others: Sequence[str]) -> dict[str, Any]:
 
 
 def _read(connections: Connections, documents: Sequence[Document], approval: Approval) -> _Present:
-    apis = account_apis(connections, documents)
-    lives = read_lives(connections, documents, apis)
+    servers = visible_servers(connections.own)
+    apis = account_apis(connections, servers, documents)
+    lives = read_lives(connections, servers, documents, apis)
     accounts = {
         account: account_plan([one for one in documents if one.account == account], live, *approval.names(account))
         for account, live in lives.items()

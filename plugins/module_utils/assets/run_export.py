@@ -19,13 +19,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.export im
     entry_problem,
     export_document,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import visible_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import ENTRY
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveEntry
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import (
     account_api,
     read_entries,
     read_live,
-    visible_servers,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -40,8 +40,8 @@ _AT_ONCE = 100
 def run_export(connections: Connections, request: ExportRequest, max_entries: int, max_entry_size: int) -> Export:
     """Return the document of an account. `max_entries`: the largest number of keys of a bucket; `max_entry_size`: in
     bytes. Raises NatsFailure, also if there is nothing to export."""
-    servers = visible_servers(connections)
-    api = account_api(connections, request.account)
+    servers = visible_servers(connections.own)
+    api = account_api(connections, servers, request.account)
     live = read_live(api, connections.own.cluster, servers, [])
     buckets, omitted = buckets_with_entries(request, live, max_entries)
     entries = {}

@@ -21,7 +21,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import read_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
-    is_system_user,
     own_account_api,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, questions
@@ -35,7 +34,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
     JetStreamApi,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
@@ -162,28 +160,28 @@ def _message_after(api: JetStreamApi, name: str, seq: int) -> tuple[int, datetim
     return None if message is None else (int(message["seq"]), parse_time(message["time"]))
 
 
-def visible_servers(connections: Connections) -> Sequence[Server] | None:
-    """Return all servers, None if the task's own user is not a user of the system account. Raises NatsFailure."""
-    return SystemApi(connections.own).discover().servers if is_system_user(connections.own) else None
-
-
-def account_api(connections: Connections, account: str) -> JetStreamApi:
-    """Return the JetStream API of an account: through its user, or the task's own user. Raises NatsFailure."""
-    if not connections.accounts and not is_system_user(connections.own):
+def account_api(connections: Connections, servers: Sequence[Server] | None, account: str) -> JetStreamApi:
+    """Return the JetStream API of an account: through its user, or the task's own user. `servers`: the result of
+    `visible_servers`. Raises NatsFailure."""
+    if servers is None and not connections.accounts:
         return own_account_api(connections, account)
     return connections.account(account)
 
 
-def account_apis(connections: Connections, documents: Sequence[Document]) -> dict[str, JetStreamApi]:
+def account_apis(
+    connections: Connections, servers: Sequence[Server] | None, documents: Sequence[Document]
+) -> dict[str, JetStreamApi]:
     """Return the JetStream API of each of the documents' accounts. Raises NatsFailure."""
-    return {name: account_api(connections, name) for name in sorted({one.account for one in documents})}
+    return {name: account_api(connections, servers, name) for name in sorted({one.account for one in documents})}
 
 
 def read_lives(
-    connections: Connections, documents: Sequence[Document], apis: Mapping[str, JetStreamApi]
+    connections: Connections,
+    servers: Sequence[Server] | None,
+    documents: Sequence[Document],
+    apis: Mapping[str, JetStreamApi],
 ) -> dict[str, Live]:
     """Return the assets of the documents' accounts, by account. Raises NatsFailure."""
-    servers = visible_servers(connections)
     return {
         account: read_live(api, connections.own.cluster, servers, [one for one in documents if one.account == account])
         for account, api in apis.items()
