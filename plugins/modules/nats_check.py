@@ -690,6 +690,7 @@ from typing import Any, Callable
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import subject_prefix
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import CatalogueError, read_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
@@ -823,7 +824,7 @@ class Checker:
         info = _stream_info(api, stream)
         message = None
         if options["key"] is not None:
-            subject = asset_checks.kv_subject(options["bucket"], options["key"], info["config"])
+            subject = f"{subject_prefix(options['bucket'], info['config'])}{options['key']}"
             message = api.last_message(stream, subject)
         return asset_checks.check_kv(options, info, message)
 

@@ -372,9 +372,9 @@ def test_concurrent_change_of_an_entry_is_not_overwritten(
     run("kv_entry", **settings, key="rate", value="10")
     store = JetStreamApi.store
 
-    def after_another(self: JetStreamApi, subject: str, payload: bytes, headers: Any = None) -> int:
+    def after_another(self: JetStreamApi, subject: str, *arguments: Any) -> int:
         store(api, subject, b"99")
-        return store(self, subject, payload, headers)
+        return store(self, subject, *arguments)
 
     monkeypatch.setattr(JetStreamApi, "store", after_another)
     told = run("kv_entry", **settings, key="rate", value="20")

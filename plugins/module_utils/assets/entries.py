@@ -19,6 +19,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config im
 
 PUT, DELETE, PURGE, EXPIRED = "put", "delete", "purge", "expired"
 
+#: The headers of the markers that delete a key, and a key with its history.
+DELETION = {"KV-Operation": "DEL"}
+PURGING = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
+
 #: The headers of messages that are not values.
 _MARKS = (("KV-Operation: DEL", DELETE), ("KV-Operation: PURGE", PURGE), ("Nats-Marker-Reason:", EXPIRED))
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")

@@ -30,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import DANGERS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import STREAM, Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import DELETION
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import is_system_user, visible_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
     CHANGE,
@@ -250,12 +251,11 @@ class _Run:
         bucket, _slash, key = row.name.partition("/")
         stream, subject = stream_name(row.kind, row.name), kv_subject(bucket, key)
         value = self._value(account, stream, key)
-        headers = {"Nats-Expected-Last-Subject-Sequence": row.revision or "0"}
-        if row.action == DELETE:
-            headers["KV-Operation"] = "DEL"
+        headers = DELETION if row.action == DELETE else None
+        expected = int(row.revision or 0)
         try:
             # A new stream needs a moment until it stores messages.
-            wait_until(lambda: api.store(subject, value, headers), bool, self._options.wait_timeout)
+            wait_until(lambda: api.store(subject, value, headers, expected), bool, self._options.wait_timeout)
         except NatsFailure as failure:
             message = api.last_message(stream, subject)
             if message is not None and base64.b64decode(message.get("data") or "") == value and row.action != DELETE:

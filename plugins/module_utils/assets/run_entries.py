@@ -20,6 +20,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import (
+    DELETION,
+    PURGING,
     PUT,
     Entry,
     described,
@@ -49,13 +51,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 
 #: The largest number of keys that are read at once.
 READ_KEYS = 10_000
-
-_EXPECTED, _OPERATION, _ROLLUP, _TTL = (
-    "Nats-Expected-Last-Subject-Sequence",
-    "KV-Operation",
-    "Nats-Rollup",
-    "Nats-TTL",
-)
 
 
 @dataclass(frozen=True)
@@ -198,13 +193,13 @@ def _require_writable(bucket: Bucket, request: EntryRequest) -> None:
 
 
 def _write(bucket: Bucket, request: EntryRequest, revision: int) -> int:
-    headers = {_EXPECTED: str(revision)}
+    headers: dict[str, str] = {}
     if request.value is None:
-        headers.update({_OPERATION: "PURGE", _ROLLUP: "sub"} if request.purge else {_OPERATION: "DEL"})
+        headers.update(PURGING if request.purge else DELETION)
     if request.ttl:
-        headers[_TTL] = f"{request.ttl}s"
+        headers["Nats-TTL"] = f"{request.ttl}s"
     try:
-        return bucket.asset.api.store(kv_subject(bucket.name, request.key), request.value or b"", headers)
+        return bucket.asset.api.store(kv_subject(bucket.name, request.key), request.value or b"", headers, revision)
     except NatsFailure as failure:
         if failure.err_code == WRONG_LAST_SEQUENCE:
             raise bucket.asset.failure(

@@ -50,7 +50,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 LISTED_OBJECTS = 10_000
 
 _ROLLUP = {"Nats-Rollup": "sub"}
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
 @dataclass(frozen=True)
@@ -116,9 +115,8 @@ class ObjectBucket:
 
     def save(self, item: StoredObject, revision: int) -> int:
         """Write the description of an object, unless it has changed since `revision`, and return the new revision."""
-        headers = {**_ROLLUP, _EXPECTED: str(revision)}
         try:
-            return self.api.store(self.subject(item.name), write_description(self.name, item), headers)
+            return self.api.store(self.subject(item.name), write_description(self.name, item), _ROLLUP, revision)
         except NatsFailure as failure:
             if failure.err_code == WRONG_LAST_SEQUENCE:
                 raise self.asset.failure(

@@ -290,12 +290,6 @@ def _deletion(message: Mapping[str, Any]) -> str | None:
     return None
 
 
-def kv_subject(bucket: str, key: str, config: Mapping[str, Any]) -> str:
-    """Return the subject that contains a key; the keys of a mirror keep the name of their original bucket."""
-    origin = (config.get("mirror") or {}).get("name", "")
-    return f"$KV.{origin[3:] if origin.startswith('KV_') else bucket}.{key}"
-
-
 def info_time(info: Mapping[str, Any], otherwise: datetime) -> datetime:
     """Return the time at which a leader reported an info (2.10+), or the value `otherwise` if it did not report one."""
     return parse_time(info["ts"]) if info.get("ts") else otherwise

@@ -344,8 +344,13 @@ class JetStreamApi(_Api):
         answer = self._call_for(f"STREAM.PURGE.{name}", {"purged": optional(count)}, body)
         return int(answer.get("purged") or 0)
 
-    def store(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> int:
-        """Publish a message, and return its sequence once a stream has stored it. Raises NatsFailure."""
+    def store(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, expected: int | None = None
+    ) -> int:
+        """Publish a message, and return its sequence once a stream has stored it. `expected`: the sequence of the last
+        message of the subject, 0 for none. Raises NatsFailure WRONG_LAST_SEQUENCE if it is different."""
+        if expected is not None:
+            headers = {**(headers or {}), "Nats-Expected-Last-Subject-Sequence": str(expected)}
         domain = self._client.options.jetstream_domain
         if domain and subject.startswith("$KV."):
             # Every server maps this prefix to the keys if the domain is its own.

@@ -563,11 +563,6 @@ def test_kv(own: dict[str, Any], stored: dict[str, Any] | None, status: str) -> 
     assert figures(result) == {"values": 5, "bytes": 7, "replicas": 3}
 
 
-def test_the_subject_of_a_key() -> None:
-    assert asset_checks.kv_subject("B", "k", {}) == "$KV.B.k"
-    assert asset_checks.kv_subject("B", "k", {"mirror": {"name": "KV_ORIGIN"}}) == "$KV.ORIGIN.k"
-
-
 # --- Servers, credentials ---------------------------------------------------------------------------------------------
 
 
