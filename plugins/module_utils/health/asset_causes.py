@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause imp
     RootCause,
     Scene,
     Unexplained,
-    listed,
+    joined_names,
     unexplained_groups,
     with_symptoms,
 )
@@ -35,7 +35,7 @@ def ghosts(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         assets = sorted({problem.subject for problem in taken})
         verb = "is" if len(assets) == 1 else "are"
-        what = f"{listed(assets)} {verb} in the meta group's log, but not on any server (this alone makes healthz fail)"
+        what = f"{joined_names(assets)} {verb} in the meta group's log, but not on any server (this alone makes healthz fail)"
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
         yield RootCause(ASSET_FAULT, what, taken, servers, _remove(assets[0]), assets=tuple(assets))
 
@@ -63,10 +63,10 @@ def restored(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
         assets = sorted({problem.subject for problem in taken})
         fix = RESTORED_UNHEALTHY.fixed[0]
-        what = f"healthz has reported {listed(assets)} unhealthy since the restore"
+        what = f"healthz has reported {joined_names(assets)} unhealthy since the restore"
         title = f"{what}, a defect of their version (fixed in {fix})"
         commands = (
-            f"ansible-playbook natsops.jetstream.restart  # of {listed(servers)}: the restart clears it",
+            f"ansible-playbook natsops.jetstream.restart  # of {joined_names(servers)}: the restart clears it",
             "ansible-playbook natsops.jetstream.upgrade",
         )
         yield RootCause(VERSION_DEFECT, title, taken, servers, commands, assets=tuple(assets))
@@ -78,7 +78,7 @@ def unhealthy_assets(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         assets = sorted({problem.subject for problem in taken})
         servers = tuple(sorted({name for problem in taken for name in problem.servers}))
-        title = f"{listed(assets)}: {listed(servers)} report unhealthy replicas"
+        title = f"{joined_names(assets)}: {joined_names(servers)} report unhealthy replicas"
         title = taken[0].message if len(taken) == 1 else title
         commands = (log_command(servers), "ansible-playbook natsops.jetstream.diagnose")
         yield RootCause(ASSET_FAULT, title, taken, servers, commands, assets=tuple(assets))
@@ -92,7 +92,7 @@ def unhealthy_assets(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     )
     if taken:
         verb = "has" if len(broken) == 1 else "have"
-        title = f"{listed(broken)} {verb} no leader although all members answer"
+        title = f"{joined_names(broken)} {verb} no leader although all members answer"
         kind, account, names = _asset(min(broken))
         commands = (
             f"nats {kind} info {names}  # as a user of account {account}",
@@ -111,11 +111,11 @@ def different_replicas(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         title = taken[0].message
         if len(taken) > 1:
             title = (
-                f"replicas on {listed(names)} lack messages and make no progress, although their leaders count them as "
+                f"replicas on {joined_names(names)} lack messages and make no progress, although their leaders count them as "
                 "current"
             )
         commands = (
-            f"journalctl -u nats-server -g 'failed|error|ERR' -n 50  # on {listed(names)}: a failed write or a lost "
+            f"journalctl -u nats-server -g 'failed|error|ERR' -n 50  # on {joined_names(names)}: a failed write or a lost "
             "store",
             "ansible-playbook natsops.jetstream.repair --check",
         )
@@ -150,7 +150,7 @@ def catching_up(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     )
     if not taken:
         return
-    where = f" on {listed(behind)}" if behind else ""
+    where = f" on {joined_names(behind)}" if behind else ""
     title = with_symptoms(f"replicas{where} catch up or move", taken)
     commands = ("ansible-playbook natsops.jetstream.report -e report=streams  # repeat: the lag must shrink",)
     yield RootCause(CATCHING_UP, title, taken, tuple(sorted(behind)), commands)
@@ -161,7 +161,7 @@ def membership(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     if taken:
         subjects = {name for problem in taken for name in problem.servers or (problem.subject,)}
         names = tuple(sorted(subjects - {"meta group"}))
-        title = f"the inventory and the cluster differ: {listed(names) or 'in size'}"
+        title = f"the inventory and the cluster differ: {joined_names(names) or 'in size'}"
         title = taken[0].message if len(taken) == 1 else title
         commands = ("ansible-playbook natsops.jetstream.report  # compare with: ansible-inventory --graph",)
         lasting = any(problem.code in MISPLACED for problem in taken)
@@ -173,7 +173,7 @@ def request(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     quorum = left.take(lambda problem: problem.code == "stop_breaks_quorum")
     if quorum:
         servers, groups = (
-            listed(scene.stopping) or "these servers",
+            joined_names(scene.stopping) or "these servers",
             unexplained_groups(problem.subject for problem in quorum),
         )
         what = f"stopping {servers} now would take the quorum of {groups}"
@@ -187,7 +187,9 @@ def request(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         if single:
             held = sorted({name for problem in single for name in problem.servers})
             commands = (scene.moving_first,)
-            what = f"{unexplained_groups(problem.subject for problem in single)} {text.format(servers=listed(held))}"
+            what = (
+                f"{unexplained_groups(problem.subject for problem in single)} {text.format(servers=joined_names(held))}"
+            )
             yield RootCause(REQUEST, what, single, tuple(held), commands)
     others: dict[str, list[Problem]] = {}
     for problem in left.take(lambda problem: problem.code.startswith(("stop_", "roll_"))):

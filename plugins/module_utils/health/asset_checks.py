@@ -41,7 +41,7 @@ TRANSIENT_CODES = ("meta_pending", "stream_moving", "consumer_moving")
 _NO_LIMIT = 2**63
 
 
-def quiet_limits(lag: int | None, seen: float | None) -> Limits:
+def given_limits(lag: int | None, seen: float | None) -> Limits:
     return Limits(_NO_LIMIT if lag is None else lag, float(_NO_LIMIT) if seen is None else seen)
 
 
@@ -68,7 +68,7 @@ def _judge_group(result: Result, group: RaftGroup, clustered: bool, options: Opt
         if group.size > 1:
             result.add(CRITICAL, f"{group.subject} is not clustered, but {group.size} replicas are expected")
         return
-    limits = quiet_limits(options.get("peer_lag_critical"), options.get("peer_seen_critical"))
+    limits = given_limits(options.get("peer_lag_critical"), options.get("peer_seen_critical"))
     if not group.leaders:
         result.add(CRITICAL, f"No leader for {group.subject}: it cannot be written to or queried")
         return

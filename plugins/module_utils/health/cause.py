@@ -313,7 +313,7 @@ def unexplained_groups(subjects: Iterable[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def listed(names: Iterable[str]) -> str:
+def joined_names(names: Iterable[str]) -> str:
     """Return the names as text; only the first few of a long list."""
     found = sorted(set(names))
     if len(found) > _NAMES_SHOWN:

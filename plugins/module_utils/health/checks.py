@@ -27,8 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.asset_checks import (
     TRANSIENT_CODES,
     add_problems,
+    given_limits,
     measure_peers,
-    quiet_limits,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import (
     CRITICAL,
@@ -73,7 +73,7 @@ def check_meta(options: Options, cluster: Cluster) -> Result:
     """Check the meta group (meta.go) as every server reports it; the nats CLI queries only the first leader that
     responds."""
     result = Result("meta", result_name("meta", options))
-    limits = quiet_limits(options["lag_critical"], options["seen_critical"])
+    limits = given_limits(options["lag_critical"], options["seen_critical"])
     if cluster.meta is None:
         result.add(CRITICAL, "no server that answered is in a JetStream meta group")
         return result
@@ -142,7 +142,7 @@ def _judge_usage(result: Result, options: Options, usage: Mapping[str, Any], tie
 def _judge_streams(
     result: Result, options: Options, streams: Sequence[Mapping[str, Any]], unknown: Mapping[str, str]
 ) -> None:
-    limits = quiet_limits(options["replica_lag_critical"], options["replica_seen_critical"])
+    limits = given_limits(options["replica_lag_critical"], options["replica_seen_critical"])
     bad: dict[str, str] = {}
     counts = dict.fromkeys(("no_leader", "missing_replicas", "lagged", "not_seen", "fail"), 0)
     for name, reason in unknown.items():

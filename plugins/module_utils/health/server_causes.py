@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause imp
     Scene,
     Unexplained,
     explained_by,
-    listed,
+    joined_names,
     says,
     unexplained_groups,
     with_symptoms,
@@ -71,17 +71,17 @@ def servers_down(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     for cluster, names in sorted(sites.items()):
         taken = left.take(explained_by(names, left))
         if taken:
-            what = f"no server of {cluster} answers ({listed(names)}): the site is down or unreachable"
+            what = f"no server of {cluster} answers ({joined_names(names)}): the site is down or unreachable"
             yield _down(SITE_DOWN, what, names, taken, scene)
     single = down.difference(*sites.values(), scene.nameless)
     taken = left.take(explained_by(single, left))
     if taken:
-        what = f"{listed(single)} {'does' if len(single) == 1 else 'do'} not answer"
+        what = f"{joined_names(single)} {'does' if len(single) == 1 else 'do'} not answer"
         yield _down(SERVERS_DOWN, what, single, taken, scene)
     unknown = down & scene.nameless
     taken = left.take(explained_by(unknown, left))
     if taken:
-        what = f"{counted(len(unknown), 'member')} without a known name (id {listed(unknown)}) are not answering"
+        what = f"{counted(len(unknown), 'member')} without a known name (id {joined_names(unknown)}) are not answering"
         option = shlex.quote(f"peer_id={min(unknown)}")
         commands = (
             "ansible-inventory --graph  # was a server renamed, or is one missing? Bring it back under its old name",
@@ -99,7 +99,7 @@ def renamed(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     fits = explained_by(scene.nameless | outsiders, left)
     taken = left.take(lambda problem: problem.code == "meta_outsider" or fits(problem))
     verb = "is not a member" if len(outsiders) == 1 else "are not members"
-    what = f"{listed(outsiders)} {verb} of the meta group in their own store: its members have other names"
+    what = f"{joined_names(outsiders)} {verb} of the meta group in their own store: its members have other names"
     commands = (
         "ansible-playbook natsops.jetstream.deploy  # with the old nats_server_name of each host: Raft ids derive "
         "from the names",
@@ -114,7 +114,7 @@ def duplicates(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code == "server_duplicate")
     if taken:
         names = tuple(sorted({problem.subject for problem in taken}))
-        title = taken[0].message if len(taken) == 1 else f"several servers are named {listed(names)}"
+        title = taken[0].message if len(taken) == 1 else f"several servers are named {joined_names(names)}"
         commands = (
             "systemctl stop nats-server  # at once, on the host that is not in the inventory: both act as the same "
             "Raft peer",
@@ -141,10 +141,10 @@ def joined(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
             or fits(problem)
         )
     )
-    what = f"{listed(names)} have joined but are not in the inventory"
+    what = f"{joined_names(names)} have joined but are not in the inventory"
     if foreign_servers or any(problem.code.endswith("_leader_disputed") for problem in taken):
         what = (
-            f"two clusters were connected: {listed(names)} {'has' if len(names) == 1 else 'have'} a different meta "
+            f"two clusters were connected: {joined_names(names)} {'has' if len(names) == 1 else 'have'} a different meta "
             "group"
         )
     commands = (
@@ -164,8 +164,11 @@ def isolated(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(explained_by(names, left))
     title = found[0].message
     if len(found) > 1:
-        title = f"{listed(names)} run, but are isolated from the other servers"
-    commands = (f"journalctl -u nats-server -g 'route|TLS|cluster' -n 20  # on {listed(names)}", _ROUTE_COMMANDS[1])
+        title = f"{joined_names(names)} run, but are isolated from the other servers"
+    commands = (
+        f"journalctl -u nats-server -g 'route|TLS|cluster' -n 20  # on {joined_names(names)}",
+        _ROUTE_COMMANDS[1],
+    )
     yield RootCause(ROUTES_CUT, with_symptoms(title, taken), taken, tuple(sorted(names)), commands, lasting=True)
 
 
@@ -179,7 +182,7 @@ def too_old(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     title = taken[0].message
     if len(taken) > 1:
         verb = "is" if len(names) == 1 else "are"
-        title = f"{listed(names)} {verb} too old for {unexplained_groups(assets)}"
+        title = f"{joined_names(names)} {verb} too old for {unexplained_groups(assets)}"
     commands = (
         "ansible-playbook natsops.jetstream.upgrade  # all servers to the newest version among them",
         "ansible-playbook natsops.jetstream.report -e report=streams  # until then these servers should not lead any "
@@ -196,7 +199,7 @@ def maintenance(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     names = sorted(
         scene.maintenance.keys() & {name for problem in taken for name in (*problem.servers, *problem.absent)}
     )
-    what = scene.maintenance[names[0]] if len(names) == 1 else f"{listed(names)} are in maintenance"
+    what = scene.maintenance[names[0]] if len(names) == 1 else f"{joined_names(names)} are in maintenance"
     commands = (
         f"ansible-playbook natsops.jetstream.maintenance_leave --limit {shlex.quote(','.join(names))}  # when the work is done",
         "ansible-playbook natsops.jetstream.maintenance_status",
@@ -214,7 +217,7 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
     states = sorted({scene.hosts[name] for name in names if name in scene.hosts})
     leaving = json.dumps({"nats_server_cluster_leaving": sorted(names)})
     commands = (
-        f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {listed(names)}",
+        f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {joined_names(names)}",
         *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
         "ansible-playbook natsops.jetstream.deploy  # starts stopped servers and corrects other differences",
         f"ansible-playbook natsops.jetstream.scale_in -e {shlex.quote(leaving)}  # only for servers that never come back",
@@ -253,21 +256,21 @@ def storage(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
                 f"{name} {scene.disks[name]} %" if name in scene.disks else name for name in sorted(names & full)
             ]
             if percents:
-                what = f"the disk is full ({listed(percents)})"
+                what = f"the disk is full ({joined_names(percents)})"
             elif failing:
-                what = f"{listed(failing)} cannot write to the storage"
+                what = f"{joined_names(failing)} cannot write to the storage"
             else:
-                what = f"JetStream is not running on {listed(off)} (out of storage, or disabled)"
+                what = f"JetStream is not running on {joined_names(off)} (out of storage, or disabled)"
             compare: tuple[str, ...] = ()
             if any(problem.code == "server_reconfigured" for problem in taken):
-                what = f"JetStream is not running on {listed(off)} since its configuration changed"
+                what = f"JetStream is not running on {joined_names(off)} since its configuration changed"
                 limit = shlex.quote(",".join(sorted(off)))
                 compare = (
                     f"ansible-playbook natsops.jetstream.deploy --check --diff --limit {limit}  # is it enabled?",
                 )
             commands = (
                 *compare,
-                f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {listed(names)}",
+                f"df -h /var/lib/nats; journalctl -u nats-server -g 'space|storage|DISABLED' -n 20  # on {joined_names(names)}",
                 "systemctl restart nats-server  # once there is space again: JetStream stays off until the restart",
             )
             yield RootCause(STORAGE, with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
@@ -282,7 +285,7 @@ def _limit_reached(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     if not taken:
         return
     verb = "has" if len(scene.limits) == 1 else "have"
-    what = f"{listed(scene.limits)} {verb} reached a limit of JetStream ({listed(scene.limits.values())})"
+    what = f"{joined_names(scene.limits)} {verb} reached a limit of JetStream ({joined_names(scene.limits.values())})"
     commands = (
         "ansible-playbook natsops.jetstream.report -e report=jetstream,streams  # usage by stream: delete data, or "
         "lower limits",
@@ -299,7 +302,7 @@ def recovering(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(explained_by(names, left)) if names else ()
     if taken:
         verb, whose = ("recover", "their") if len(names) > 1 else ("recovers", "its")
-        what = f"{listed(names)} {verb} {whose} streams after a start"
+        what = f"{joined_names(names)} {verb} {whose} streams after a start"
         commands = ("ansible-playbook natsops.jetstream.report -e report=servers  # repeat until it is healthy",)
         yield RootCause(CATCHING_UP, with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
 
@@ -315,18 +318,18 @@ def raft_silent(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
             continue
         many, commands = len(names) > 1, _ROUTE_COMMANDS
         if kind == VERSION_DEFECT:
-            versions, fix = listed({scene.versions[name] for name in names}), RAFT_SILENT.fixed[0]
+            versions, fix = joined_names({scene.versions[name] for name in names}), RAFT_SILENT.fixed[0]
             what = (
-                f"{listed(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} (fixed in "
+                f"{joined_names(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} (fixed in "
                 f"{fix})"
             )
             commands = (
-                f"systemctl restart nats-server  # on {listed(names)}, one after another",
+                f"systemctl restart nats-server  # on {joined_names(names)}, one after another",
                 "ansible-playbook natsops.jetstream.upgrade",
             )
         else:
             verb, whom = ("answer", "them") if many else ("answers", "it")
-            what = f"{listed(names)} {verb} requests, but leaders receive nothing from {whom}"
+            what = f"{joined_names(names)} {verb} requests, but leaders receive nothing from {whom}"
         title = with_symptoms(what, taken)
         yield RootCause(kind, title, taken, tuple(sorted(names)), commands, _silence(names, scene))
 
@@ -360,7 +363,9 @@ def routes_cut(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         if len(gateways) == 1:
             title = gateways[0].message
         else:
-            title = f"{counted(len(names), 'server')} ({listed(names)}) miss a gateway connection to another cluster"
+            title = (
+                f"{counted(len(names), 'server')} ({joined_names(names)}) miss a gateway connection to another cluster"
+            )
         yield RootCause(ROUTES_CUT, title, gateways, tuple(names), _ROUTE_COMMANDS)
     disputed = left.take(lambda problem: problem.code.endswith("_leader_disputed"))
     if disputed:
@@ -396,14 +401,14 @@ def server_faults(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     if len(names) == 1:
         title = taken[0].message
     elif codes == {"server_silent"}:
-        title = f"{listed(names)} answer only some requests: they have just started or are overloaded"
+        title = f"{joined_names(names)} answer only some requests: they have just started or are overloaded"
     else:
-        title = f"{listed(names)} report themselves unhealthy"
+        title = f"{joined_names(names)} report themselves unhealthy"
     yield RootCause(SERVER_FAULT, title, taken, tuple(names), (log_command(names),))
 
 
 def log_command(names: Iterable[str]) -> str:
-    return f"journalctl -u nats-server -g 'WRN|ERR|FTL' -n 50  # on {listed(names)}"
+    return f"journalctl -u nats-server -g 'WRN|ERR|FTL' -n 50  # on {joined_names(names)}"
 
 
 def _missed(problem: Problem) -> tuple[str, ...]:
