@@ -6,10 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from support.application import application_api, new_streams_deleted
+from support.asset_changes import Run, changed, refusal
+from support.asset_team import Team
 from support.module_runs import Runner, form, run_in_process
 from support.nats_processes import VERSIONS, NatsProcesses
 
@@ -92,3 +97,42 @@ def five(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: Run
         yield form(cluster, run_module)
     finally:
         cluster.kill()
+
+
+# --- Tests of assets in the account APP of the five servers -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
+    with application_api(five.app_connection()) as found:
+        yield found
+
+
+@pytest.fixture
+def tidy(five: NatsProcesses) -> Iterator[None]:
+    """Delete the streams that the test has created."""
+    with new_streams_deleted(five.app_connection()):
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(five: NatsProcesses, run_module: Runner) -> Run:
+    def runner(name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        return run_module(f"nats_{name}", five.app_connection(), check_mode, **options)
+
+    return runner
+
+
+@pytest.fixture(scope="module")
+def change(run: Run) -> Run:
+    return partial(changed, run)
+
+
+@pytest.fixture(scope="module")
+def refused(run: Run) -> Run:
+    return partial(refusal, run)
+
+
+@pytest.fixture(scope="module")
+def team(five: NatsProcesses, run_module: Runner) -> Team:
+    return Team(five, run_module)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable
@@ -18,42 +17,13 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, new_streams_deleted
 from support.asset_changes import Run, changed, publish, refusal
 from support.module_runs import form
 from support.nats_processes import NatsProcesses
 
+pytestmark = pytest.mark.usefixtures("tidy")
+
 OLD = "2.10.27"
-
-
-@pytest.fixture(scope="module")
-def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(five.app_connection()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def tidy(five: NatsProcesses) -> Iterator[None]:
-    with new_streams_deleted(five.app_connection()):
-        yield
-
-
-@pytest.fixture(scope="module")
-def run(five: NatsProcesses, run_module: Run) -> Run:
-    def runner(name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        return run_module(f"nats_{name}", five.app_connection(), check_mode, **options)
-
-    return runner
-
-
-@pytest.fixture(scope="module")
-def change(run: Run) -> Run:
-    return partial(changed, run)
-
-
-@pytest.fixture(scope="module")
-def refused(run: Run) -> Run:
-    return partial(refusal, run)
 
 
 def with_client(five: NatsProcesses, work: Callable[[Any], Any]) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Callable
@@ -17,10 +16,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, new_streams_deleted
 from support.asset_team import Document, Team, actions, states
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
+
+pytestmark = pytest.mark.usefixtures("tidy")
 
 #: Streams with everything whose order matters.
 BEFORE: Document = {
@@ -54,23 +54,6 @@ AFTER: Document = {
     },
     "objects": {"reports": {"description": "PDF files"}},
 }
-
-
-@pytest.fixture(scope="module")
-def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(five.app_connection()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def tidy(five: NatsProcesses) -> Iterator[None]:
-    with new_streams_deleted(five.app_connection()):
-        yield
-
-
-@pytest.fixture(scope="module")
-def team(five: NatsProcesses, run_module: Runner) -> Team:
-    return Team(five, run_module)
 
 
 def test_plan_is_carried_out_once_and_as_check_mode_predicts(api: JetStreamApi, team: Team, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ selected buckets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Callable
 
 import pytest
@@ -16,10 +15,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import marks, only_marks
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, new_streams_deleted
 from support.asset_documents import HEAD, create, publish, zoo
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
+
+pytestmark = pytest.mark.usefixtures("tidy")
 
 SECOND, YEAR = 10**9, 365 * 86400 * 10**9
 #: Values that jsm.go, with which all three tools create streams, always sends.
@@ -188,18 +188,6 @@ PUBLIC: dict[str, Configured] = {
 
 Module = Callable[..., dict[str, Any]]
 Changes = Callable[[dict[str, Any]], list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(five.app_connection()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def tidy(five: NatsProcesses) -> Iterator[None]:
-    with new_streams_deleted(five.app_connection()):
-        yield
 
 
 @pytest.fixture(scope="module")

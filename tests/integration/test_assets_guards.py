@@ -11,34 +11,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, new_streams_deleted
+from support.application import application_api
 from support.asset_team import Document, Result, Team, states
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
-
-@pytest.fixture(scope="module")
-def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(five.app_connection()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def tidy(five: NatsProcesses) -> Iterator[None]:
-    with new_streams_deleted(five.app_connection()):
-        yield
-
-
-@pytest.fixture(scope="module")
-def team(five: NatsProcesses, run_module: Runner) -> Team:
-    return Team(five, run_module)
+pytestmark = pytest.mark.usefixtures("tidy")
 
 
 def row(plan: Result, name: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any, Callable
 
 import pytest
@@ -15,24 +14,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import read_document
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.application import application_api, new_streams_deleted
 from support.asset_documents import HEAD, create, publish, zoo
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
 
+pytestmark = pytest.mark.usefixtures("tidy")
+
 Plan = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(five.app_connection()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def tidy(five: NatsProcesses) -> Iterator[None]:
-    with new_streams_deleted(five.app_connection()):
-        yield
 
 
 @pytest.fixture(scope="module")

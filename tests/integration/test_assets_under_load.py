@@ -10,7 +10,6 @@ import asyncio
 import base64
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 
 import nats
@@ -19,11 +18,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client
-from support.application import application_api, new_streams_deleted
 from support.asset_team import Document, Result, Team
 from support.load import patiently, publish_stored
-from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
+
+pytestmark = pytest.mark.usefixtures("tidy")
 
 #: Messages that must be acknowledged before a change begins, and again after it.
 SOME = 40
@@ -104,23 +103,6 @@ class Application(threading.Thread):
             for message in messages:
                 self.received[message.subject].append(int(message.data))
                 await message.ack_sync()
-
-
-@pytest.fixture(scope="module")
-def api(five: NatsProcesses) -> Iterator[JetStreamApi]:
-    with application_api(five.app_connection()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def tidy(five: NatsProcesses) -> Iterator[None]:
-    with new_streams_deleted(five.app_connection()):
-        yield
-
-
-@pytest.fixture(scope="module")
-def team(five: NatsProcesses, run_module: Runner) -> Team:
-    return Team(five, run_module)
 
 
 def stored(api: JetStreamApi, stream: str) -> dict[str, list[int]]:
