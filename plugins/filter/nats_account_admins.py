@@ -32,9 +32,10 @@ options:
     type: str
     default: operator-
   without:
-    description: An account to which no user is added, such as the system account.
-    type: str
-    default: ''
+    description: Accounts to which no user is added, such as the system account and accounts with a user of your own.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -63,7 +64,7 @@ _value:
     clients: []
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
@@ -75,9 +76,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ac
 
 
 def nats_account_admins(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
+    accounts: Mapping[str, Mapping[str, Any]],
+    password: str | None,
+    prefix: str = PREFIX,
+    without: str | Collection[str] = (),
 ) -> dict[str, Any]:
     """Return the accounts and the users; see DOCUMENTATION."""
+    without = [without] if isinstance(without, str) else without
     return {
         "accounts": with_operators(accounts, password, prefix, without),
         "users": operators(accounts, password, prefix, without),

@@ -9,7 +9,7 @@ system account.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
@@ -37,7 +37,7 @@ def has_jetstream(account: Mapping[str, Any]) -> bool:
 
 
 def with_operators(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
+    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the accounts with an operator user added to each that has JetStream, except to those in `without`. If
     there is no password, the accounts are returned unchanged."""
@@ -49,7 +49,7 @@ def with_operators(
 
 
 def operators(
-    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: str = ""
+    accounts: Mapping[str, Mapping[str, Any]], password: str | None, prefix: str = PREFIX, without: Collection[str] = ()
 ) -> list[dict[str, str]]:
     """Return the operator users for the modules' option `account_users`: account, user, password."""
     return [
@@ -58,11 +58,11 @@ def operators(
     ]
 
 
-def clients(accounts: Mapping[str, Mapping[str, Any]], without: str = "") -> list[dict[str, str]]:
+def clients(accounts: Mapping[str, Mapping[str, Any]], without: Collection[str] = ()) -> list[dict[str, str]]:
     """Return the accounts' own users with a known plaintext password; those of accounts with JetStream first."""
     found = []
     for name, account in sorted(accounts.items(), key=lambda item: not has_jetstream(item[1])):
-        for user in account.get("users") or () if name != without else ():
+        for user in account.get("users") or () if name not in without else ():
             login = user.get("user") or user.get("username")
             password = user.get("password") or user.get("pass")
             if login and password and not is_hash(str(password)):
@@ -70,7 +70,7 @@ def clients(accounts: Mapping[str, Mapping[str, Any]], without: str = "") -> lis
     return found
 
 
-def _operated(accounts: Mapping[str, Mapping[str, Any]], password: str | None, without: str) -> list[str]:
+def _operated(accounts: Mapping[str, Mapping[str, Any]], password: str | None, without: Collection[str]) -> list[str]:
     if not password:
         return []
-    return [name for name, account in accounts.items() if name != without and has_jetstream(account)]
+    return [name for name, account in accounts.items() if name not in without and has_jetstream(account)]

@@ -116,6 +116,8 @@ def test_the_users_are_those_that_the_accounts_got() -> None:
     made = nats_account_admins({"APP": {"jetstream": True}, "$SYS": {"jetstream": True}}, "pw", without="$SYS")
     assert made["users"] == [{"account": "APP", "user": "operator-APP", "password": "pw"}]
     assert [user["user"] for user in made["accounts"]["APP"]["users"]] == ["operator-APP"]
+    three = {name: {"jetstream": True} for name in ("APP", "BILLING", "$SYS")}
+    assert [one["account"] for one in nats_account_admins(three, "pw", without=["$SYS", "BILLING"])["users"]] == ["APP"]
     assert nats_account_admins({"APP": {"jetstream": True}}, None) == {
         "accounts": {"APP": {"jetstream": True}},
         "users": [],

@@ -32,14 +32,14 @@ def test_users_with_known_credentials() -> None:
         "CORE": {"users": [{"username": "core", "pass": "c"}, {"nkey": "UA"}, {"user": "later"}]},
         "APP": {"jetstream": True, "users": [{"user": "app", "password": "a"}, {"user": "old", "password": HASH}]},
     }
-    assert clients(accounts, without="$SYS") == [
+    assert clients(accounts, without=["$SYS"]) == [
         {"account": "APP", "user": "app", "password": "a"},
         {"account": "CORE", "user": "core", "password": "c"},
     ]
 
 
 def test_each_jetstream_account_gets_one() -> None:
-    made = with_operators(ACCOUNTS, "secret", "ops-", without="$SYS")
+    made = with_operators(ACCOUNTS, "secret", "ops-", without=["$SYS"])
     assert {name: [user["user"] for user in account.get("users", ())] for name, account in made.items()} == {
         "$SYS": ["sys"],
         "APP": ["app", "ops-APP"],
@@ -48,7 +48,7 @@ def test_each_jetstream_account_gets_one() -> None:
     }
     assert made["BARE"]["users"][0]["permissions"] == PERMISSIONS
     assert ACCOUNTS["APP"]["users"] == [{"user": "app"}]
-    assert operators(ACCOUNTS, "secret", "ops-", without="$SYS") == [
+    assert operators(ACCOUNTS, "secret", "ops-", without=["$SYS"]) == [
         {"account": "APP", "user": "ops-APP", "password": "secret"},
         {"account": "BARE", "user": "ops-BARE", "password": "secret"},
     ]
