@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from nats.aio.client import Client
 from support.asset_team import Document, Result, Team
-from support.load import patiently, publish_stored
+from support.load import acknowledge, patiently, publish_stored
 from support.nats_processes import NatsProcesses
 
 pytestmark = pytest.mark.usefixtures("tidy")
@@ -38,6 +38,7 @@ class Application(threading.Thread):
         self._subjects = subjects
         self._consumer = consumer
         self._ended = threading.Event()
+        self._all_published = False
         self.acknowledged: dict[str, list[int]] = defaultdict(list)
         self.received: dict[str, list[int]] = defaultdict(list)
         self.error: BaseException | None = None
@@ -88,21 +89,25 @@ class Application(threading.Thread):
             await patiently(send)
             self.acknowledged[subject].append(number)
             await asyncio.sleep(0.002)
+        self._all_published = True
 
     async def _receive(self, client: Client, stream: str, name: str) -> None:
-        subscription = await client.jetstream(timeout=2).pull_subscribe_bind(name, stream)
-        idle = 0
-        # After the last message was published, the rest must arrive.
-        while not self._ended.is_set() or idle < 3:
+        """Receive until the last message was published and the consumer has neither undelivered nor unacknowledged
+        messages."""
+        jetstream = client.jetstream(timeout=2)
+        subscription = await patiently(partial(jetstream.pull_subscribe_bind, name, stream))
+        while True:
+            ended = self._all_published
             try:
                 messages = await subscription.fetch(20, timeout=1)
-            except (nats.errors.TimeoutError, nats.js.errors.Error):
-                idle += 1
+            except (nats.errors.Error, nats.js.errors.Error):
+                consumer = await patiently(partial(jetstream.consumer_info, stream, name))
+                if ended and not consumer.num_pending and not consumer.num_ack_pending:
+                    return
                 continue
-            idle = 0
             for message in messages:
                 self.received[message.subject].append(int(message.data))
-                await message.ack_sync()
+                await acknowledge(message)
 
 
 def stored(api: JetStreamApi, stream: str) -> dict[str, list[int]]:

@@ -23,7 +23,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.load import fetch
+from support.load import acknowledge, fetch
 from support.manifests import change_manifest
 from support.module_runs import form, run_in_process
 from support.nats_processes import APP_PASSWORD, NatsProcesses, binary, collections_path
@@ -55,7 +55,7 @@ async def fill(cluster: NatsProcesses) -> None:
         ):
             subscription = await stream.pull_subscribe_bind(consumer=consumer, stream=name)
             for message in await fetch(subscription, count):
-                await message.ack_sync(timeout=10)
+                await acknowledge(message)
     finally:
         await connection.close()
 

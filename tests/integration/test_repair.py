@@ -19,6 +19,7 @@ from typing import Any
 import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from support.load import acknowledge
 from support.module_runs import Runner, form, gate_restarting_silent
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
@@ -33,7 +34,7 @@ async def _publish(cluster: NatsProcesses, count: int, take: int, size: int = 0)
     if take:
         taken = await stream.pull_subscribe_bind("worker", "ORDERS")
         for message in await taken.fetch(take, timeout=10):
-            await message.ack_sync()
+            await acknowledge(message)
     await client.close()
 
 
@@ -45,7 +46,7 @@ async def _sequences(cluster: NatsProcesses, count: int) -> list[int]:
     got = []
     for message in await taken.fetch(count, timeout=10):
         got.append(message.metadata.sequence.stream)
-        await message.ack_sync()
+        await acknowledge(message)
     await client.close()
     return got
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import nats
 import pytest
+from support.load import acknowledge
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary
 
@@ -280,7 +281,7 @@ async def acknowledge_one(server: NatsProcesses, stream: str, consumer: str) -> 
     async with await nats.connect(server.urls, user=APP_USER, password=APP_PASSWORD) as client:
         subscription = await client.jetstream().pull_subscribe_bind(consumer, stream)
         for message in await subscription.fetch(1):
-            await message.ack_sync()
+            await acknowledge(message)
 
 
 def overwrite_messages(cluster: NatsProcesses) -> None:

@@ -33,7 +33,7 @@ from nats.js.api import (
 from support.controller import Controller, Run, download_wheels, file_install
 from support.documents import Document
 from support.lab_cluster import AWKWARD, Cluster
-from support.load import Ledger, fetch, patiently, publish_stored
+from support.load import Ledger, acknowledge, fetch, patiently, publish_stored
 from support.nats_processes import binary
 
 #: One host of each zone.
@@ -92,7 +92,7 @@ class Books:
             stored[ack.seq] = (subject, body)
         pull = await jetstream.pull_subscribe_bind(consumer="worker", stream=name)
         for taken in await fetch(pull, 5):
-            await patiently(partial(taken.ack_sync, timeout=10))
+            await acknowledge(taken)
         await pull.unsubscribe()
         if not queue:
             await patiently(partial(jetstream.delete_msg, name, 8))

@@ -164,7 +164,7 @@ class Site:
                 )
                 fetched = await load.fetch(subscription, fetch)
                 for message in fetched[skip:ack]:
-                    await message.ack_sync(timeout=10)
+                    await load.acknowledge(message)
                 return [message.metadata.sequence.stream for message in fetched]
             finally:
                 await connection.close()

@@ -100,6 +100,12 @@ async def publish_stored(jetstream: JetStreamContext, subject: str, payload: byt
     return ack
 
 
+async def acknowledge(message: Msg) -> None:
+    """Acknowledge a message until a server confirms it: an election of the consumer's leader loses the request or its
+    reply, and a server confirms an acknowledgement that it has already stored."""
+    await patiently(partial(message.ack_sync, timeout=2))
+
+
 async def fetch(subscription: JetStreamContext.PullSubscription, count: int) -> list[Msg]:
     """Fetch this many messages. Without a responder, or with only some messages, try again: a server may just have
     received the consumer."""

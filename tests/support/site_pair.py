@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.load import publish_stored
+from support.load import acknowledge, publish_stored
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
 Run = Callable[..., dict[str, Any]]
@@ -211,7 +211,7 @@ class SitePair:
                 for message in await subscription.fetch(count - seen, timeout=5):
                     seen += 1
                     if ack(message.metadata.sequence.stream):
-                        await message.ack_sync(timeout=5)
+                        await acknowledge(message)
             await connection.close()
 
         asyncio.run(work())
