@@ -128,7 +128,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import AC
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import NOT_ENABLED, JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import NOT_ENABLED
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi

@@ -101,7 +101,7 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import DATA_LOSS
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DATA_LOSS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_account_purge import (
     AccountPurge,
     ensure_account_purged,

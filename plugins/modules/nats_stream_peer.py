@@ -227,7 +227,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MetaApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import (
     known_servers,
@@ -242,13 +243,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     jobs_between,
     joined,
     predicted,
-    read_state,
     require_leaders,
     short_failure,
     stalled_failure,
-    unsettled,
     wrong_target,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import read_state, unsettled
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
 

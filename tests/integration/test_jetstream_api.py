@@ -16,7 +16,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import read_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.nats_processes import NatsProcesses

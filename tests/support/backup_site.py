@@ -24,7 +24,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import STREAM_NOT_FOUND, JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import STREAM_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 from nats.aio.client import Client as NatsPy
 from support import load

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import user_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
     ACCOUNT_FIELDS,
     SIGNING_KEY,
     USER_FIELDS,
     Normal,
-    from_claims,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, USER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims, to_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
     ACCOUNT_FIELDS,
     ACTIVATION_FIELDS,
@@ -19,8 +20,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     Field,
     Malformed,
     Normal,
-    from_claims,
-    to_claims,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
     ACCOUNT,

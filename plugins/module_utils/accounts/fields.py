@@ -37,7 +37,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
 )
 
 Normal = dict[str, Any]
-
 UNLIMITED, NONE = "unlimited", "none"
 #: The document's words for unlimited and none, with their values in a normal form.
 _WORDS = {UNLIMITED: -1, NONE: 0}
@@ -141,7 +140,6 @@ JETSTREAM: tuple[Field, ...] = (
     _limit("memory_max_stream_bytes", "mem_max_stream_bytes", "size_limit", zero=-1),
     _flag("require_max_bytes", "max_bytes_required"),
 )
-
 LIMITS: tuple[Field, ...] = (
     _limit("connections", "conn"),
     _limit("leaf", "leaf", description="leaf node connections"),
@@ -154,7 +152,6 @@ LIMITS: tuple[Field, ...] = (
     _flag("disallow_bearer"),
     Field("jetstream", "tiered_limits", "tiers", fields=JETSTREAM),
 )
-
 EXPORT: tuple[Field, ...] = (
     _text("subject", required=True),
     Field("type", "type", "choice", choices=("stream", "service"), required=True),
@@ -172,7 +169,6 @@ EXPORT: tuple[Field, ...] = (
     _text("description"),
     _text("info_url"),
 )
-
 IMPORT: tuple[Field, ...] = (
     _text("account", required=True, description="name of the exporting account, or its public key"),
     _text("subject", required=True),
@@ -183,9 +179,7 @@ IMPORT: tuple[Field, ...] = (
     _flag("allow_trace"),
     _flag("activation", "token", shown=False),
 )
-
 TEMPLATE: tuple[Field, ...] = _user_limits(zero=-1)
-
 SIGNING_KEY: tuple[Field, ...] = (
     Field("key", "key", f"key_{ACCOUNT}", description="public key; without it the key has yet to be created"),
     _text("role", description="name of the role; with it, users of this key get the permissions given here"),
@@ -200,7 +194,6 @@ SIGNING_KEY: tuple[Field, ...] = (
     _text("description"),
     *TEMPLATE,
 )
-
 ACCOUNT_FIELDS: tuple[Field, ...] = (
     _text("description"),
     _text("info_url"),
@@ -232,7 +225,6 @@ ACCOUNT_FIELDS: tuple[Field, ...] = (
     ),
     Field("cluster_traffic", "cluster_traffic", "choice", "system", "system", ("system", "owner")),
 )
-
 OPERATOR_FIELDS: tuple[Field, ...] = (
     Field("id", "", f"key_{OPERATOR}"),
     _names("signing_keys", kind="keys"),
@@ -243,25 +235,19 @@ OPERATOR_FIELDS: tuple[Field, ...] = (
     Field("system_account", "system_account", f"key_{ACCOUNT}", shown=False),
     _names("tags", kind="tags"),
 )
-
 USER_FIELDS: tuple[Field, ...] = (
     *_user_limits(zero=0),
     Field("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
     _names("tags", kind="tags"),
 )
-
 ACTIVATION_FIELDS: tuple[Field, ...] = (
     _text("subject", required=True),
     Field("type", "kind", "choice", choices=("stream", "service"), required=True),
     Field("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
     _names("tags", kind="tags"),
 )
-
 #: The flat JetStream limits of claims, next to the tiers.
 FLAT = ""
-
-# --- Document to normal form ------------------------------------------------------------------------------------------
-
 Tree = dict[str, Union[Field, "Tree"]]
 
 
@@ -290,7 +276,7 @@ def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -
 
     def walk(level: Tree, value: Any, where: str) -> None:
         if not isinstance(value, Mapping):
-            problems.append(f"{where}: {_short(value)} is not a mapping")
+            problems.append(f"{where}: {short(value)} is not a mapping")
             return
         for key, item in value.items():
             node = level.get(key) if isinstance(key, str) else None
@@ -316,32 +302,32 @@ def _read_value(one: Field, given: Any, where: str, problems: list[str]) -> Any:
 
 def _read_text(one: Field, given: Any, where: str, problems: list[str]) -> str:
     if not isinstance(given, str) or not given.strip() or not shapes.encodable(given):
-        raise ValueError(f"{_short(given)} is not a text")
+        raise ValueError(f"{short(given)} is not a text")
     return given
 
 
 def _read_key(one: Field, given: Any, where: str, problems: list[str]) -> str:
     kind = one.kind.removeprefix("key_")
     if key_kind(given) != kind:
-        raise ValueError(f"{_short(given)} is not the public key of an {kind}".replace("an curve", "a curve"))
+        raise ValueError(f"{short(given)} is not the public key of an {kind}".replace("an curve", "a curve"))
     return str(given)
 
 
 def _read_flag(one: Field, given: Any, where: str, problems: list[str]) -> bool:
     if not isinstance(given, bool):
-        raise ValueError(f"{_short(given)} is not true or false")
+        raise ValueError(f"{short(given)} is not true or false")
     return given
 
 
 def _read_choice(one: Field, given: Any, where: str, problems: list[str]) -> str:
     if given not in one.choices:
-        raise ValueError(f"{_short(given)} is not one of {', '.join(one.choices)}")
+        raise ValueError(f"{short(given)} is not one of {', '.join(one.choices)}")
     return str(given)
 
 
 def _read_number(one: Field, given: Any, where: str, problems: list[str]) -> int:
     if not shapes.count(given) or given > 2**31 - 1:
-        raise ValueError(f"{_short(given)} is not a number of 0 or more")
+        raise ValueError(f"{short(given)} is not a number of 0 or more")
     return int(given)
 
 
@@ -354,7 +340,7 @@ def _read_limit(one: Field, given: Any, where: str, problems: list[str]) -> int:
         value = int(given)
     else:
         unit = " or a size such as 10GiB" if one.kind == "size_limit" else ""
-        raise ValueError(f"{_short(given)} is not a number{unit}, unlimited or none")
+        raise ValueError(f"{short(given)} is not a number{unit}, unlimited or none")
     if value < 0:
         raise ValueError(f"{value} is not a limit; write unlimited")
     if value >= 1 << 63:
@@ -371,7 +357,7 @@ def _zero_allowed(one: Field, value: int) -> int:
 
 def _read_duration(one: Field, given: Any, where: str, problems: list[str]) -> int:
     if not isinstance(given, str):
-        raise ValueError(f"{_short(given)} is not a duration such as 2m")
+        raise ValueError(f"{short(given)} is not a duration such as 2m")
     return round(parse_duration(given, bare=False) * 10**9)
 
 
@@ -379,19 +365,19 @@ def _read_moment(given: Any) -> int:
     if isinstance(given, datetime):  # YAML parses an unquoted time as a datetime
         return int((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp())
     if not shapes.moment(given) or not isinstance(given, str):
-        raise ValueError(f"{_short(given)} is not a time such as 2026-11-27T12:00:00Z")
+        raise ValueError(f"{short(given)} is not a time such as 2026-11-27T12:00:00Z")
     found = datetime.fromisoformat(given.replace("Z", "+00:00"))
     return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def _read_moments(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, int]:
     if not isinstance(given, Mapping):
-        raise ValueError(f"{_short(given)} is not a mapping of public keys to times")
+        raise ValueError(f"{short(given)} is not a mapping of public keys to times")
     found = {}
     for key, moment in given.items():
         wanted = USER if one.name == "revoke" else ACCOUNT
         if key != EVERYBODY and key_kind(key) != wanted:
-            problems.append(f"{where}.{_short(key)}: not the public key of an account or user, or *")
+            problems.append(f"{where}.{short(key)}: not the public key of an account or user, or *")
             continue
         try:
             found[str(key)] = _read_moment(moment)
@@ -402,11 +388,11 @@ def _read_moments(one: Field, given: Any, where: str, problems: list[str]) -> di
 
 def _read_names(one: Field, given: Any, where: str, problems: list[str]) -> list[str]:
     if not isinstance(given, (list, tuple)) or not all(isinstance(item, str) and item for item in given):
-        raise ValueError(f"{_short(given)} is not a list of texts")
+        raise ValueError(f"{short(given)} is not a list of texts")
     if one.kind == "keys":
         wrong = [item for item in given if key_kind(item) is None]
         if wrong:
-            raise ValueError(f"{_short(wrong[0])} is not a public key")
+            raise ValueError(f"{short(wrong[0])} is not a public key")
     return sorted({item.strip().lower() for item in given} if one.kind == "tags" else set(given))
 
 
@@ -416,27 +402,27 @@ def _read_object(one: Field, given: Any, where: str, problems: list[str]) -> Nor
 
 def _read_objects(one: Field, given: Any, where: str, problems: list[str]) -> list[Normal]:
     if not isinstance(given, (list, tuple)):
-        raise ValueError(f"{_short(given)} is not a list")
+        raise ValueError(f"{short(given)} is not a list")
     return ordered(read(one.fields, item, f"{where}[{index}]", problems) for index, item in enumerate(given))
 
 
 def _read_maps(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, list[Normal]]:
     if not isinstance(given, Mapping):
-        raise ValueError(f"{_short(given)} is not a mapping of subjects to lists")
+        raise ValueError(f"{short(given)} is not a mapping of subjects to lists")
     return {str(key): _read_objects(one, item, f"{where}.{key}", problems) for key, item in given.items()}
 
 
 def _read_sampling(one: Field, given: Any, where: str, problems: list[str]) -> str:
     if given == "headers" or (shapes.whole(given) and 1 <= given <= 100):
         return str(given)
-    raise ValueError(f"{_short(given)} is not headers or a percentage from 1 to 100")
+    raise ValueError(f"{short(given)} is not headers or a percentage from 1 to 100")
 
 
 def _read_tiers(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
     if given == NONE:
         return {}
     if not isinstance(given, Mapping) or not given:
-        raise ValueError(f"{_short(given)} is not none, limits, or tiers such as R1 and R3 with limits")
+        raise ValueError(f"{short(given)} is not none, limits, or tiers such as R1 and R3 with limits")
     tiers = [key for key in given if is_tier(key)]
     if not tiers:
         return _without_storage({FLAT: read(one.fields, given, where, problems)})
@@ -461,7 +447,7 @@ def _without_storage(tiers: dict[str, Normal]) -> dict[str, Normal]:
 def _read_signing_keys(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
     """Return the signing keys by their name in the document."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"{_short(given)} is not a mapping of names to keys")
+        raise ValueError(f"{short(given)} is not a mapping of names to keys")
     found = {}
     for name, item in given.items():
         entry = read(one.fields, item, f"{where}.{name}", problems)
@@ -495,165 +481,9 @@ _READERS = {
 }
 
 
-# --- Claims to normal form --------------------------------------------------------------------------------------------
-
-
-def from_claims(fields: Iterable[Field], given: Mapping[str, Any], unknown: list[str], where: str = "") -> Normal:
-    """Return claims in normal form. The paths of fields that are in no table are added to `unknown`. Raises
-    Malformed."""
-    fields = tuple(one for one in fields if one.wire)
-    normal = {one.name: _from_wire(one, None, unknown, one.wire) for one in fields}
-
-    def walk(level: Tree, value: Any, where: str) -> None:
-        if value is None:
-            return
-        if not isinstance(value, Mapping):
-            raise Malformed(f"{where.rstrip('.')}: not an object")
-        for key, item in value.items():
-            node = level.get(key)
-            if node is None:
-                unknown.append(f"{where}{key}")
-            elif isinstance(node, Field):
-                normal[node.name] = _from_wire(node, item, unknown, f"{where}{key}")
-            else:
-                walk(node, item, f"{where}{key}.")
-
-    walk(tree(fields, by_wire=True), given, where)
-    return normal
-
-
-def _from_wire(one: Field, value: Any, unknown: list[str], where: str) -> Any:
-    kind = one.kind
-    if kind in ("limit", "size_limit", "number", "duration"):
-        if value is not None and not shapes.whole(value):
-            raise Malformed(f"{where}: {_short(value)} is not a number")
-        return value or one.zero
-    if kind == "flag":
-        # An activation is a JWT; only its presence matters here.
-        return bool(value)
-    if value is None:
-        return one.zero if kind == "choice" and one.choices and isinstance(one.zero, str) else _absent(one)
-    fits = _WIRE_SHAPES.get(kind, shapes.text)
-    if not fits(value):
-        raise Malformed(f"{where}: {_short(value)} is not of the expected type")
-    if kind in ("names", "tags", "keys"):
-        return sorted({item.lower() for item in value} if kind == "tags" else set(value))
-    if kind == "moments":
-        return dict(value)
-    if kind == "object":
-        return from_claims(one.fields, value, unknown, f"{where}.")
-    if kind == "objects":
-        return ordered(from_claims(one.fields, item, unknown, f"{where}[{index}].") for index, item in enumerate(value))
-    if kind == "maps":
-        return {
-            key: ordered(from_claims(one.fields, item, unknown, f"{where}.{key}.") for item in items)
-            for key, items in value.items()
-        }
-    if kind == "tiers":
-        return {key: from_claims(one.fields, item, unknown, f"{where}.{key}.") for key, item in value.items()}
-    if kind == "sampling":
-        return "headers" if value in (0, "headers") else str(value)
-    if kind == "signing_keys":
-        return {
-            scope["key"]: scope
-            for scope in (_signing_key(one, item, unknown, f"{where}[{index}].") for index, item in enumerate(value))
-        }
-    return value or one.empty
-
-
-def _absent(one: Field) -> Any:
-    """Return the normal value of a field that is absent from the claims."""
-    return "" if one.kind in ("choice", "sampling") else False if one.kind == "flag" else one.empty
-
-
-def _signing_key(one: Field, item: Any, unknown: list[str], where: str) -> Normal:
-    """Return a signing key: a text, or an object with a role and the template of its users."""
-    if isinstance(item, str):
-        return from_claims(one.fields, {"key": item}, unknown)
-    template = item.get("template")
-    if item.get("kind") != "user_scope" or not isinstance(template, (dict, type(None))):
-        raise Malformed(f"{where}kind: {_short(item.get('kind'))} is not user_scope")
-    own = {key: value for key, value in item.items() if key not in ("kind", "template")}
-    scope = from_claims(one.fields, {**own, **(template or {})}, unknown, where)
-    if not scope["key"]:
-        raise Malformed(f"{where}key: missing")
-    # A scope without a name still limits its users.
-    return {**scope, "role": scope["role"] or NAMELESS}
-
-
-#: The role name for a scope without a name.
-NAMELESS = "(nameless)"
-
-_OBJECT = shapes.object_shape({})
-_TEXTS = shapes.list_shape(shapes.text)
-_WIRE_SHAPES: Mapping[str, shapes.Shape] = {
-    **dict.fromkeys(("names", "tags", "keys"), _TEXTS),
-    "moments": shapes.object_shape({}, shapes.whole),
-    "object": _OBJECT,
-    "objects": shapes.list_shape(_OBJECT),
-    "maps": shapes.object_shape({}, shapes.list_shape(_OBJECT)),
-    "tiers": shapes.object_shape({}, _OBJECT),
-    "sampling": lambda value: value == "headers" or shapes.count(value),
-    "signing_keys": shapes.list_shape(lambda value: isinstance(value, (str, dict))),
-}
-
-
 def ordered(items: Iterable[Normal]) -> list[Normal]:
     """Return objects in an order that depends only on their content."""
     return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
-
-
-# --- Normal form to claims --------------------------------------------------------------------------------------------
-
-
-def to_claims(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a normal form as claims. Empty values are omitted, as with Go's `omitempty`, and so are default choices,
-    because older versions of nsc and servers do not support all of them."""
-    claims: dict[str, Any] = {}
-    for one in fields:
-        if not one.wire:
-            continue
-        value = _to_wire(one, normal[one.name])
-        if value in (None, "", [], {}, 0, False) or (one.kind == "choice" and value == one.zero):
-            continue
-        *parents, last = one.wire.split(".")
-        level = claims
-        for parent in parents:
-            level = level.setdefault(parent, {})
-        level[last] = value
-    return claims
-
-
-def _to_wire(one: Field, value: Any) -> Any:
-    if one.kind == "object":
-        return None if value is None else to_claims(one.fields, value)
-    if one.kind == "objects":
-        return [to_claims(one.fields, item) for item in value]
-    if one.kind in ("maps", "tiers"):
-        return {
-            key: [to_claims(one.fields, item) for item in items] if one.kind == "maps" else to_claims(one.fields, items)
-            for key, items in value.items()
-        }
-    if one.kind == "sampling":
-        return value if value in ("", "headers") else int(value)
-    if one.kind == "signing_keys":
-        return [_wire_signing_key(scope) for _name, scope in sorted(value.items(), key=lambda item: item[1]["key"])]
-    return value
-
-
-def _wire_signing_key(scope: Mapping[str, Any]) -> Any:
-    if not scope["role"]:
-        return scope["key"]
-    return {
-        "kind": "user_scope",
-        "key": scope["key"],
-        "role": "" if scope["role"] == NAMELESS else scope["role"],
-        "template": to_claims(TEMPLATE, scope),
-        "description": scope["description"],
-    }
-
-
-# --- Normal form to the words of the document -------------------------------------------------------------------------
 
 
 def words(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
@@ -714,6 +544,6 @@ def moment_words(moment: int) -> str:
         return f"{moment} s since 1970"
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks 
     signer_problem,
     user_problems,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import NEVER
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
@@ -28,7 +29,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     TEMPLATE,
     USER_FIELDS,
     Normal,
-    from_claims,
     moment_words,
     words,
 )

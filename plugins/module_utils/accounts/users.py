@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import user_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, encode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    EVERYBODY,
-    USER_FIELDS,
-    from_claims,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import EVERYBODY, USER_FIELDS
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER, Signer
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches

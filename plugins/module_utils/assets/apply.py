@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import DATA_LOSS
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DATA_LOSS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
     CHANGE,
     CONSUMER,

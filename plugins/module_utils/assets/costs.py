@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import (
     DATA_LOSS,
     IN_USE,
-    Config,
     activity,
     consumer_deletion_dangers,
     replica_dangers,
     stream_dangers,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, exact_duration, exact_size
 

@@ -18,10 +18,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     CONSUMER_NOT_FOUND,
     NOT_ENABLED,
     STREAM_NOT_FOUND,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
     JetStreamApi,
     Listing,
     require_name,

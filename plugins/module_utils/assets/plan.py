@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import (
     Cost,
@@ -198,8 +199,8 @@ def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool
             except rules.OptionError:
                 continue
             age = new["max_age"] if lowered(old, new, "max_age") else 0
-            if age or rules.asks_for_subjects(old, new):
-                found[stream.name] = (rules.asks_for_subjects(old, new), age)
+            if age or change_rules.asks_for_subjects(old, new):
+                found[stream.name] = (change_rules.asks_for_subjects(old, new), age)
     return found
 
 
@@ -305,12 +306,12 @@ class _Planner:
         if not keys:
             return row
         row.action = CHANGE
-        fixed = rules.fixed_in_stream(old, {**old, **{key: new[key] for key in keys}}, self._live.release)
+        fixed = change_rules.fixed_in_stream(old, {**old, **{key: new[key] for key in keys}}, self._live.release)
         row.problems += [f"{one}; a plan never replaces a stream" for one in fixed]
         if old["sealed"]:
             row.problems.append("the stream is sealed: set sealed: true in the document, or remove the stream from it")
         if set(keys) & set(OWN_UPDATES):
-            reason = rules.unsettled(stream_group("", info), short=True)
+            reason = change_rules.unsettled(stream_group("", info), short=True)
             row.problems += [f"it cannot be scaled or moved now: {reason}"] if reason else []
             row.problems += self._misplaced(new)
         if set(OWN_UPDATES) <= set(keys):
@@ -355,7 +356,7 @@ class _Planner:
             row.state = FOREIGN
             row.notes.append(f"it belongs to document {marked}")
             return True
-        whose = rules.owner("", old, {})
+        whose = change_rules.owner("", old, {})
         if whose:
             row.state = FOREIGN
             row.notes.append(f"it belongs to {whose}")
@@ -429,11 +430,11 @@ class _Planner:
             count = forgotten(info)
             row.problems += [
                 f"{one}; a new consumer under this name would forget {counted(count, 'acknowledgement')}"
-                for one in rules.fixed_in_consumer(old, new)
+                for one in change_rules.fixed_in_consumer(old, new)
             ]
             row.costs = consumer_costs(old, new, info, stream_config)
             if "num_replicas" in keys:
-                reason = rules.unsettled(
+                reason = change_rules.unsettled(
                     consumer_group("", info, self._live.streams[stream.name]["config"]), short=True
                 )
                 row.problems += [f"it cannot be scaled now: {reason}"] if reason else []
@@ -467,9 +468,10 @@ class _Planner:
                 consumers = list(self._live.consumers.get(name, {}).values())
                 others = [one["config"] for one in self._live.streams.values()]
                 messages = (info.get("state") or {}).get("messages", 0)
-                found = rules.deletion_dangers(old, messages, consumers, rules.dependents(name, others))
+                found = change_rules.deletion_dangers(old, messages, consumers, change_rules.dependents(name, others))
                 row.costs += [
-                    Cost(one.kind, one.message, messages if one.kind == rules.DATA_LOSS else None) for one in found
+                    Cost(one.kind, one.message, messages if one.kind == change_rules.DATA_LOSS else None)
+                    for one in found
                 ]
             yield row
         for name, reason in self._live.unknown.items():
@@ -491,7 +493,7 @@ class _Planner:
                 row.notes.append("it left the document, which never deletes (prune: never)")
                 return
         else:
-            whose = rules.owner("", {"metadata": metadata}, {})
+            whose = change_rules.owner("", {"metadata": metadata}, {})
             if whose:
                 row.state = FOREIGN
                 row.notes.append(f"it belongs to {whose}")
@@ -500,7 +502,7 @@ class _Planner:
             if not everything or (stream.startswith(_RESERVED) and row.name not in self._deletable):
                 return
             row.document = everything[0]
-            row.costs.append(Cost(rules.FOREIGN, "no document owns it (prune: all)"))
+            row.costs.append(Cost(change_rules.FOREIGN, "no document owns it (prune: all)"))
         row.state, row.action = SAME, DELETE
 
     # --- Checks -------------------------------------------------------------------------------------------------------

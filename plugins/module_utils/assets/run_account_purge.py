@@ -12,11 +12,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import RunOptions, asset_result
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MetaApi, require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
@@ -85,11 +86,13 @@ def ensure_account_purged(
         )
     messages = sum(found.values())
     dangers = [
-        Danger(rules.DATA_LOSS, f"{counted(len(found), 'stream')} with {counted(messages, 'message')} are deleted")
+        Danger(
+            change_rules.DATA_LOSS, f"{counted(len(found), 'stream')} with {counted(messages, 'message')} are deleted"
+        )
     ]
     if not found:
-        dangers = [Danger(rules.DATA_LOSS, "streams that no server reports are deleted")]
-    if rules.DATA_LOSS not in run_options.allow:
+        dangers = [Danger(change_rules.DATA_LOSS, "streams that no server reports are deleted")]
+    if change_rules.DATA_LOSS not in run_options.allow:
         raise purge.failure("dangerous", f"{dangers[0].message} (data_loss). To proceed anyway: allow: [data_loss]")
     if not run_options.check_mode:
         purge.request()

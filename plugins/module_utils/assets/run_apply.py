@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
     steps_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import DANGERS
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DANGERS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import STREAM, Document
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import DELETION
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import is_system_user, visible_servers
@@ -62,10 +62,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protectio
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    WRONG_LAST_SEQUENCE,
-    JetStreamApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import WRONG_LAST_SEQUENCE
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_count import (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
     is_kv,
@@ -18,7 +19,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
     kv_subject,
     require_bucket,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import (
     DELETION,
     PURGING,
@@ -40,11 +42,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
     refuse,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     MESSAGE_NOT_FOUND,
     WRONG_LAST_SEQUENCE,
-    JetStreamApi,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
@@ -157,7 +159,7 @@ def ensure_entry(bucket: Bucket, request: EntryRequest, run_options: RunOptions)
         )
     dangers = []
     if request.value is None and (request.purge or kept_values(bucket.info) == 1):
-        dangers.append(Danger(rules.DATA_LOSS, f"the value of {request.key} is deleted and no history is kept"))
+        dangers.append(Danger(change_rules.DATA_LOSS, f"the value of {request.key} is deleted and no history is kept"))
     refuse(asset, dangers, run_options)
     operation = PUT if request.value is not None else "purge" if request.purge else "delete"
     before = {request.key: fingerprint(old.value)} if old else {request.key: None}
@@ -246,7 +248,7 @@ def ensure_compacted(bucket: Bucket, older_than: str, desired: rules.Config, run
     keys = counted(len(selections), "deleted key")
     dangers = [
         *ownership(asset, asset.normal(bucket.info), desired),
-        Danger(rules.DATA_LOSS, f"it removes {counted(number, 'message')} of {keys}"),
+        Danger(change_rules.DATA_LOSS, f"it removes {counted(number, 'message')} of {keys}"),
     ]
     refuse(asset, dangers, run_options)
     if not run_options.check_mode:

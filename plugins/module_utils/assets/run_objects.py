@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
     is_object,
     object_stream,
     require_bucket,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.objects import (
     CHUNK,
     StoredObject,
@@ -38,11 +39,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     MESSAGE_NOT_FOUND,
     WRONG_LAST_SEQUENCE,
-    JetStreamApi,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
@@ -211,7 +212,7 @@ def ensure_no_object(bucket: ObjectBucket, name: str, run_options: RunOptions) -
     forbidden = [key for key in ("sealed", "deny_purge") if bucket.config.get(key)]
     if forbidden:
         raise bucket.asset.failure("immutable", f"its objects cannot be deleted: {', '.join(forbidden)}")
-    dangers = [Danger(rules.DATA_LOSS, f"object {name} ({human_bytes(old.size)}) is deleted")]
+    dangers = [Danger(change_rules.DATA_LOSS, f"object {name} ({human_bytes(old.size)}) is deleted")]
     refuse(bucket.asset, dangers, run_options)
     if not run_options.check_mode:
         revision = bucket.save(replace(old, size=0, chunks=0, digest="", deleted=True), old.revision)

@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.positions import (
     RESET_SINCE,
     UNPIN_SINCE,
@@ -79,7 +81,10 @@ def ensure_unpinned(
         return {**asset_result(False, config, config, {}, {}, started, []), "unpinned": {}}
     dangers = [
         *ownership(asset, asset.normal(info), desired),
-        *(Danger(rules.IN_USE, f"client {client} is pinned to group {group}") for group, client in pinned.items()),
+        *(
+            Danger(change_rules.IN_USE, f"client {client} is pinned to group {group}")
+            for group, client in pinned.items()
+        ),
     ]
     refuse(asset, dangers, run_options)
     if not run_options.check_mode:

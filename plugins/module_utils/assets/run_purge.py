@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
     COUNTED_SUBJECTS,
     Info,
@@ -56,7 +57,7 @@ def ensure_purged(
         raise asset.failure("conflict", f"purge.expected: {reason}, not {expected}; nothing was deleted")
     what = ", ".join(f"{key} {value}" for key, value in selection.items()) or "all messages"
     deleted = "messages are deleted" if number is None else f"it deletes {counted(number, 'message')}"
-    dangers = [*ownership(asset, asset.normal(info), desired), Danger(rules.DATA_LOSS, f"{deleted} ({what})")]
+    dangers = [*ownership(asset, asset.normal(info), desired), Danger(change_rules.DATA_LOSS, f"{deleted} ({what})")]
     refuse(asset, dangers, run_options)
     predicted = {}
     if "filter" not in selection and "seq" not in selection:

@@ -29,10 +29,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    MESSAGE_NOT_FOUND,
-    JetStreamApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed

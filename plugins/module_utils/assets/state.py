@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Callable
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Danger, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     CONSUMER_EXISTS,
     STREAM_EXISTS,
     STREAM_NOT_FOUND,
-    JetStreamApi,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
@@ -39,7 +41,7 @@ COUNTED_SUBJECTS = 200_000
 
 #: Options of every module of this kind.
 COMMON_SPEC: dict[str, dict[str, Any]] = {
-    "allow": {"type": "list", "elements": "str", "choices": list(rules.DANGERS), "default": []},
+    "allow": {"type": "list", "elements": "str", "choices": list(change_rules.DANGERS), "default": []},
     "wait_timeout": {"type": "float", "default": 300},
 }
 
@@ -103,7 +105,7 @@ class Asset(ABC):
 
     def incomplete(self, info: Info) -> str:
         """Return the conditions still missing until the asset's group is complete and in step, or "" if none are."""
-        return rules.unsettled(self.group(info))
+        return change_rules.unsettled(self.group(info))
 
     @abstractmethod
     def create(self, config: rules.Config) -> None:
@@ -176,25 +178,27 @@ class StreamAsset(Asset):
         return {"name": self.name}, {**self.defaults, **desired}
 
     def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
-        return rules.fixed_in_stream(old, new, self.release)
+        return change_rules.fixed_in_stream(old, new, self.release)
 
     def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
         state = info.get("state") or {}
         subjects: Mapping[str, int] | None = None
-        if state.get("messages") and rules.asks_for_subjects(old, new):
+        if state.get("messages") and change_rules.asks_for_subjects(old, new):
             few = state.get("num_subjects", 0) <= COUNTED_SUBJECTS
             subjects = self.api.subject_counts(self.name) if few else None
-        return rules.stream_dangers(old, new, state, _age(info), subjects)
+        return change_rules.stream_dangers(old, new, state, _age(info), subjects)
 
     def deletion_dangers(self, info: Info) -> list[Danger]:
         messages = (info.get("state") or {}).get("messages", 0)
         consumers = self.api.consumers(self.name)
         streams = self.api.streams()
-        dependents = rules.dependents(self.name, (row["config"] for row in streams.rows))
-        found = rules.deletion_dangers(info["config"], messages, consumers.rows, dependents)
+        dependents = change_rules.dependents(self.name, (row["config"] for row in streams.rows))
+        found = change_rules.deletion_dangers(info["config"], messages, consumers.rows, dependents)
         unknown = sorted({*consumers.unknown, *streams.unknown} - {self.name})
         if unknown:
-            found.append(Danger(rules.IN_USE, f"it may be in use by assets without a leader: {', '.join(unknown)}"))
+            found.append(
+                Danger(change_rules.IN_USE, f"it may be in use by assets without a leader: {', '.join(unknown)}")
+            )
         return found
 
     def group(self, info: Info) -> RaftGroup:
@@ -208,7 +212,7 @@ class StreamAsset(Asset):
         listing = self.api.consumers(self.name)
         reasons = [f"consumer {name}: {why}" for name, why in listing.unknown.items()]
         groups = [consumer_group("", row, info["config"]) for row in listing.rows]
-        return "; ".join([*reasons, *filter(None, map(rules.unsettled, groups))])
+        return "; ".join([*reasons, *filter(None, map(change_rules.unsettled, groups))])
 
     def create(self, config: rules.Config) -> None:
         self.api.create_stream(config)
@@ -260,13 +264,15 @@ class ConsumerAsset(Asset):
         return {"name": self.name, "durable_name": self.name}, {"ack_policy": "explicit", **desired}
 
     def fixed(self, old: rules.Config, new: rules.Config) -> list[str]:
-        return rules.fixed_in_consumer(old, new)
+        return change_rules.fixed_in_consumer(old, new)
 
     def dangers(self, info: Info, old: rules.Config, new: rules.Config) -> list[Danger]:
-        return rules.replica_dangers(old, new, int(self.stream_config.get("num_replicas") or 1))
+        return change_rules.replica_dangers(old, new, int(self.stream_config.get("num_replicas") or 1))
 
     def deletion_dangers(self, info: Info) -> list[Danger]:
-        return rules.consumer_deletion_dangers(info, rules.normal_config(rules.STREAM_FIELDS, self.stream_config))
+        return change_rules.consumer_deletion_dangers(
+            info, rules.normal_config(rules.STREAM_FIELDS, self.stream_config)
+        )
 
     def group(self, info: Info) -> RaftGroup:
         return replace(consumer_group("", info, self.stream_config), subject=self.label)
@@ -322,7 +328,7 @@ def ensure_present(
         require(info)
         plan = _plan(asset, info, desired)
         if not plan.keys and info is not None:
-            if not run_options.check_mode and rules.in_progress(asset.group(info)):
+            if not run_options.check_mode and change_rules.in_progress(asset.group(info)):
                 info = _see(asset, plan.new, desired, run_options, group_too=True)
             config = rules.clean(info["config"])
             return asset_result(False, config, config, {}, {}, started, [])
@@ -365,7 +371,7 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
         reasons = "; ".join(refused)
         raise asset.failure("immutable", f"these changes require a new asset under a different name: {reasons}")
     if set(keys) & {"num_replicas", "placement"}:
-        reason = rules.unsettled(asset.group(info), short=True)
+        reason = change_rules.unsettled(asset.group(info), short=True)
         if reason:
             raise asset.failure("not_settled", f"it cannot be scaled or moved now: {reason}")
         # A standalone server of 2.10 accepts any number of replicas, but never creates them.
@@ -385,8 +391,8 @@ def require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Co
 
 def ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[Danger]:
     """Return a danger if a different tool owns the asset."""
-    whose = rules.owner(asset.reserved_name, old, desired)
-    return [Danger(rules.FOREIGN, f"it belongs to {whose}")] if whose else []
+    whose = change_rules.owner(asset.reserved_name, old, desired)
+    return [Danger(change_rules.FOREIGN, f"it belongs to {whose}")] if whose else []
 
 
 def refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:

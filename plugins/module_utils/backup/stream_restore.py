@@ -38,11 +38,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents, read_head
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader, splice
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    CHUNK,
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     CONSUMER_EXISTS,
     RESTORED_NAME_EXISTS,
     STREAM_NOT_FOUND,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+    CHUNK,
     JetStreamApi,
     Listing,
     RestoreFailed,

@@ -39,11 +39,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_USERS_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     MESSAGE_NOT_FOUND,
     STREAM_NOT_FOUND,
-    JetStreamApi,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 
 _SIDE_SPEC: dict[str, Any] = {
     "type": "dict",

@@ -74,7 +74,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
     judge,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MESSAGE_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 

@@ -43,10 +43,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover 
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import Row, read_status
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import Protected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    MESSAGE_NOT_FOUND,
-    JetStreamApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 

@@ -59,9 +59,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
     serves_promoted,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    JetStreamApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 

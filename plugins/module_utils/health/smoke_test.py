@@ -33,11 +33,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     ConnectionOptions,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    NOT_ENABLED,
-    STREAM_NOT_FOUND,
-    JetStreamApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import NOT_ENABLED, STREAM_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until

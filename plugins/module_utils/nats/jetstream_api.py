@@ -1,30 +1,33 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The JetStream API as typed calls.
+"""The JetStream API of an account as typed calls, by one of the account's users.
 
-Streams and consumers belong to an account and are requested by one of its users (`JetStreamApi`); the meta group
-belongs to the system account (`MetaApi`). Sources: server/jetstream_api.go, server/errors.json."""
+Source: server/jetstream_api.go."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Union
+from typing import Any, Callable
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.api_requests import Answer, ApiRequests, Members
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Client,
     Download,
     NatsFailure,
-    Progress,
     Reply,
     Upload,
-    refuse_constant,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
+    CONSUMER_NOT_FOUND,
+    MESSAGE_NOT_FOUND,
+    NOT_ENABLED,
+    STREAM_NOT_FOUND,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
     CONSUMER_INFO,
@@ -38,15 +41,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import pr
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
     Shape,
     count,
-    misshapen,
     object_shape,
     optional,
     text,
     whole,
 )
-
-Answer = Union[dict[str, Any], NatsFailure]
-Members = Mapping[str, Shape]
 
 #: The replies that begin and end the transfer of an archive, and the reply to INFO.
 _ARCHIVED: Members = {"config": STREAM_CONFIG, "state": optional(STREAM_STATE)}
@@ -62,32 +61,16 @@ _SUBJECTS: Members = {
     "total": optional(count),
 }
 _ACCOUNT: Members = {"api": optional(object_shape({"level": optional(whole)}))}
-
-#: Maximum number of simultaneous requests: the meta leader drops requests that exceed its queue (jetstream_api.go,
-#: JSDefaultRequestQueueLimit).
-CONCURRENT_CALLS = 64
-
-STREAM_NOT_FOUND, CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND = 10059, 10014, 10037
-STREAM_EXISTS, CONSUMER_EXISTS, RESTORED_NAME_EXISTS = 10058, 10148, 10130
-#: The last message of a subject is not the expected one.
-WRONG_LAST_SEQUENCE = 10071
 #: The error of a server that cannot create a stream, and the text of the only cause that resolves itself.
 _CREATION_FAILED, _NO_STORE = 10049, "error creating store for stream"
-#: JetStream is disabled for the user's account, or on the servers.
-NOT_ENABLED = (10039, 10076)
 #: Seconds that a server may need to read the JWT of a new account. Until then, other requests find JetStream disabled
 #: for the account (accounts.go registerAccount, then UpdateAccountClaims).
 _ACCOUNT_SECONDS, _ACCOUNT_INTERVAL = 2.0, 0.1
 #: How long to keep querying the leader of a group if a different member replies.
 _LEADER_SECONDS, _LEADER_INTERVAL = 2.0, 0.1
-MEMBER_CHANGE_IN_FLIGHT = 10202
 #: Maximum number of rows in a listing; the minimum number of rows in a page while more follow (jetstream_api.go
 #: JSApiListLimit); and seconds for the pages after the first.
 _MOST_ROWS, _LEAST_PAGE, _LISTING_SECONDS = 250_000, 256, 300.0
-
-#: Read-only requests, which may be sent again if the connection is lost before the reply.
-_READS = re.compile(r"(INFO|(STREAM|CONSUMER)\.(NAMES|LIST|INFO|MSG\.GET)(\..+)?)$")
-
 _FORBIDDEN_IN_NAMES = re.compile(r"[\s.*>/\\]")
 
 
@@ -142,106 +125,7 @@ class Listing:
     unknown: Mapping[str, str]
 
 
-#: Hints after some errors of JetStream.
-_NO_ROOM = ": max_bytes of all streams on a server count in full; natsops.jetstream.report shows the reservations"
-_HINTS = {10023: _NO_ROOM, 10047: _NO_ROOM}
-#: How 2.15 reports a restore in which it could not store an earlier message (observed on 2.15.1 with full disks).
-_NOT_STORED, _DISK_HINT = "expected sequence does not match store", ": an earlier write failed; a disk may be full"
-#: The names in the subject of a request: that of the stream and that of the consumer.
-_NAMED = re.compile(r"\.(?:STREAM|CONSUMER)\.(?:(?:MSG|PEER|LEADER|DURABLE)\.)?[A-Z]+\.([^.]+)(?:\.([^.]+))?")
-
-
-class _Api:
-    """Sends requests under `$JS.API.` and raises the servers' errors as NatsFailure `api_error` with their `err_code`."""
-
-    silence = ""
-    _prefix = "$JS.API"
-
-    def __init__(self, client: Client, account: str | None = None, label: str | None = None) -> None:
-        self._client = client
-        self.account = account
-        self.label = label or account or ""
-
-    def call(self, subject: str, body: Mapping[str, Any] | None = None, timeout: float | None = None) -> dict[str, Any]:
-        """Return the reply to one request; `subject` is without `$JS.API.`. Raises NatsFailure."""
-        answer = self._answer(self._client.request_many([self._call(subject, body)], timeout)[0])
-        if isinstance(answer, NatsFailure):
-            raise answer
-        return answer
-
-    def call_many(
-        self, requests: Sequence[tuple[str, Mapping[str, Any] | None]], timeout: float | None = None
-    ) -> list[Answer]:
-        """Return, in the same order, each request's reply or failure, with at most CONCURRENT_CALLS in progress."""
-        answers: list[Answer] = []
-        for start in range(0, len(requests), CONCURRENT_CALLS):
-            calls = [self._call(subject, body) for subject, body in requests[start : start + CONCURRENT_CALLS]]
-            answers += [self._answer(outcome) for outcome in self._client.request_many(calls, timeout)]
-        return answers
-
-    def _call_for(
-        self, subject: str, members: Members, body: Mapping[str, Any] | None = None, timeout: float | None = None
-    ) -> dict[str, Any]:
-        """Return the reply to one request. Raises NatsFailure; bad_reply if the reply lacks these members."""
-        answer = self.call(subject, body, timeout)
-        self._require_members(answer, members, f"{self._prefix}.{subject}")
-        return answer
-
-    def _require_members(self, answer: Mapping[str, Any], members: Members, subject: str) -> None:
-        wrong = misshapen(answer, members)
-        if wrong:
-            reason = f"the reply has no valid {', '.join(wrong)}; a client of the account may have sent it"
-            raise NatsFailure("bad_reply", reason, subject=subject, account=self.account)
-
-    def _call(self, subject: str, body: Mapping[str, Any] | None) -> Call:
-        payload = json.dumps(body).encode() if body else b""
-        return Call(f"{self._prefix}.{subject}", payload, idempotent=bool(_READS.match(subject)))
-
-    def _answer(self, outcome: Reply | NatsFailure) -> Answer:
-        if isinstance(outcome, NatsFailure):
-            outcome.account = self.account
-            if outcome.code in ("timeout", "no_responders"):
-                outcome.description = f"{outcome.description}: {self.silence}"
-            return outcome
-        try:
-            document = json.loads(outcome.body, parse_constant=refuse_constant)
-        except (ValueError, RecursionError) as broken:
-            return self._bad_reply(outcome, f"the reply is not complete JSON: {broken}")
-        if not isinstance(document, dict):
-            return self._bad_reply(outcome, "the reply is not a JSON object")
-        error = document.get("error")
-        if not error:
-            return document
-        if not isinstance(error, dict):
-            return self._bad_reply(outcome, "the reply has an error that is not a JSON object")
-        code = error.get("err_code") if isinstance(error.get("err_code"), int) else None
-        # Any client of the account may have sent the reply.
-        description = " ".join(str(error.get("description", "no description")).split())
-        if code in (STREAM_NOT_FOUND, CONSUMER_NOT_FOUND):
-            description += self._named(outcome.subject, code)
-        hint = _HINTS.get(code or 0, _DISK_HINT if _NOT_STORED in description else "")
-        return NatsFailure(
-            "api_error",
-            f"{printable(description)} (JetStream error {code}){hint}",
-            subject=outcome.subject,
-            account=self.account,
-            err_code=code,
-        )
-
-    def _named(self, subject: str, code: int) -> str:
-        """Return the stream or consumer of a request as the end of a message, because servers do not name missing
-        assets."""
-        found = _NAMED.search(subject)
-        if not found:
-            return ""
-        names = [self.label, found[1], found[2] if code == CONSUMER_NOT_FOUND else ""]
-        return f": {'/'.join(name for name in names if name)}"
-
-    def _bad_reply(self, reply: Reply, description: str) -> NatsFailure:
-        return NatsFailure("bad_reply", description, subject=reply.subject, account=self.account)
-
-
-class JetStreamApi(_Api):
+class JetStreamApi(ApiRequests):
     """The streams and consumers of the connected user's account. `account`: its identity, if known; `label`: its
     display name."""
 
@@ -659,58 +543,6 @@ class _Pages:
     def _fits(self, row: Any) -> bool:
         shape = next((fits for begin, fits in _ROWS.items() if self._subject.startswith(begin)), None)
         return shape is None or shape(row)
-
-
-class MetaApi(_Api):
-    """Operations on the meta group, by a user of the system account. Only the meta leader replies to these requests."""
-
-    silence = "no meta leader, or the wrong account (this requires a user of the system account)"
-
-    def step_down(self, body: Mapping[str, Any] | None = None) -> None:
-        """Request a step-down from the meta leader. The reply precedes the election; `body` is a
-        JSApiLeaderStepdownRequest, which servers use from 2.11 on."""
-        self.call("META.LEADER.STEPDOWN", body)
-
-    def remove_server(self, name: str, peer_id: str = "") -> None:
-        """Remove a server from the meta group. If both are given, `peer_id` takes precedence over the name."""
-        self.call("SERVER.REMOVE", {"peer": name, **({"peer_id": peer_id} if peer_id else {})})
-
-    def rescue(self, quorum: int, servers: int) -> list[dict[str, Any]]:
-        """Make every server of the system account that receives the request elect a meta leader with `quorum` votes for
-        five minutes (2.15, ADR-61), and return the reply of each, with `server` and `new_quorum` or `error`. `servers`:
-        the expected number of replies.
-
-        The request cannot be sent to selected servers only. Raises NatsFailure if there is no reply."""
-        answers: list[dict[str, Any]] = []
-
-        def on_reply(reply: Reply) -> Progress:
-            try:
-                answer = json.loads(reply.body, parse_constant=refuse_constant)
-            except (ValueError, RecursionError):
-                answer = None
-            answers.append(answer if isinstance(answer, dict) else {"error": {"description": "not a JSON object"}})
-            # Any further reply would come from an unexpected server; the call waits for such replies.
-            return False if len(answers) < servers else None
-
-        self._client.gather(self._call("META.RESCUE", {"quorum_needed": quorum}), on_reply)
-        return answers
-
-    def move_stream(
-        self, account: str, stream: str, server: str | None = None, cluster: str | None = None, tags: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Move a stream off a server, to a cluster or to servers with these tags (2.9); return the new STREAM.INFO."""
-        placement = {"server": server, "cluster": cluster, "tags": list(tags)}
-        return self.call(
-            f"ACCOUNT.STREAM.MOVE.{account}.{stream}", {key: value for key, value in placement.items() if value}
-        )
-
-    def purge_account(self, account: str) -> None:
-        """Delete all streams of an account, given by identity. The reply precedes the deletion."""
-        self.call(f"ACCOUNT.PURGE.{account}")
-
-    def cancel_move(self, account: str, stream: str) -> dict[str, Any]:
-        """Cancel a move in progress and return the STREAM.INFO."""
-        return self.call(f"ACCOUNT.STREAM.CANCEL_MOVE.{account}.{stream}")
 
 
 def _unless_missing(read: Callable[[], dict[str, Any]], err_code: int) -> dict[str, Any] | None:

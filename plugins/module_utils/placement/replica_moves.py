@@ -17,16 +17,14 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     LEVEL_2_15,
     Cluster,
-    Consumer,
     RaftGroup,
     Stream,
     peer_id,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
@@ -35,6 +33,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules 
     own_tag,
     replica_requirements,
     simulate_move,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import (
+    State,
+    problems,
+    read_state,
+    unsettled,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import EVERY, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll import leadership as leaders
@@ -50,109 +54,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import (
 )
 
 REMOVE, EVACUATE = "remove", "evacuate"
-
 #: Maximum number of progress samples kept for one run.
 MAX_SAMPLES = 200
 #: Maximum number of seconds during which no server may accept a connection: longer than a server takes to restart.
 GRACE = 60
-
-
-@dataclass(frozen=True)
-class State:
-    """A stream and its consumers as reported by their leaders. `unknown`: consumers without a leader. `status`: the
-    server's reason for waiting during a move (2.15)."""
-
-    stream: Stream
-    unknown: tuple[str, ...] = ()
-    status: str = ""
-
-    @property
-    def label(self) -> str:
-        return self.stream.label
-
-    @property
-    def group(self) -> RaftGroup:
-        return self.stream.group
-
-    @property
-    def moving(self) -> bool:
-        """Return whether members are being exchanged; until the exchange ends, a group has more members than replicas
-        up to 2.14."""
-        return (
-            self.group.moving
-            or len(self.group.members) > self.group.size
-            or any(consumer.group.moving for consumer in self.stream.consumers)
-        )
-
-    @property
-    def short(self) -> bool:
-        """Return whether the stream has fewer members than replicas, and no change is in progress."""
-        return self.group.leader is not None and not self.moving and len(self.group.members) < self.group.size
-
-    def hosted_by(self, server: str) -> bool:
-        """Return whether the server has a replica of the stream or of one of its consumers."""
-        return any(server in group.members for group in self.stream.groups)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the state for a module's result: members of the stream and of each consumer."""
-        return {
-            "leader": self.group.leader,
-            "members": list(self.group.members),
-            "num_replicas": self.group.size,
-            "consumers": {consumer.name: list(consumer.group.members) for consumer in self.stream.consumers},
-        }
-
-
-def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
-    """Return the state of one stream of the account. `names`: server names by peer ID. Raises NatsFailure."""
-    account = api.account or ""
-    info = api.stream(name)
-    config, stored = info.get("config") or {}, info.get("state") or {}
-    listing = api.consumers(name)
-    consumers = tuple(
-        Consumer(account, name, row["name"], consumer_group(api.label, row, config, names))
-        for row in sorted(listing.rows, key=lambda row: str(row["name"]))
-    )
-    stream = Stream(
-        account,
-        name,
-        stream_group(api.label, info, names),
-        consumers,
-        storage=config.get("storage", ""),
-        retention=config.get("retention", ""),
-        messages=stored.get("messages", 0),
-        size=stored.get("bytes", 0),
-        info=info,
-        max_bytes=max(0, config.get("max_bytes", 0)),
-        placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
-    )
-    desired = (info.get("cluster") or {}).get("desired") or {}
-    return State(stream, tuple(sorted(listing.unknown)), (desired.get("status") or {}).get("description", ""))
-
-
-def unsettled(state: State, source: str | None = None) -> list[str]:
-    """Return the conditions that are still missing until every group is complete, in step and without the server; empty
-    if none are.
-
-    Up to 2.14, the group of a consumer keeps an additional member after PEER.REMOVE, which does not harm the stream."""
-    return [
-        *_problems(state),
-        *(f"{source} is still a member of {group.subject}" for group in state.stream.groups if source in group.members),
-        *(f"consumer {state.label}/{name} has no leader" for name in state.unknown),
-    ]
-
-
-def _problems(state: State, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
-    """Return the problems of a stream's groups that the absence of this one server does not explain."""
-    reasons = [item.message for item in group_problems(state.group, answered) if item.servers != (apart_from,)]
-    for group in (consumer.group for consumer in state.stream.consumers):
-        too_many = len(group.members) > group.size
-        reasons += [
-            item.message
-            for item in group_problems(group, answered)
-            if item.servers != (apart_from,) and not (too_many and item.code == "consumer_replica_count")
-        ]
-    return reasons
 
 
 @dataclass(frozen=True)
@@ -265,7 +170,7 @@ class Mover:
         """Return the method and the target server of the move. Raises NatsFailure with the reason if it is not
         allowed."""
         source = self._request.source
-        behind = _problems(state, cluster.names, source)
+        behind = problems(state, cluster.names, source)
         if behind:
             raise self._refused("replicas_not_current", state, "; ".join(behind))
         method = self._method(cluster, state)
@@ -498,7 +403,7 @@ class Mover:
         config = stream.info["config"]
         api.update_stream({**config, "num_replicas": there})
         seen = wait_until(
-            lambda: self.read(*_key(state)), lambda now: now.group.size == there and not unsettled(now), timeout
+            lambda: self.read(*state.key), lambda now: now.group.size == there and not unsettled(now), timeout
         )
         try:
             api.update_stream({**config, "num_replicas": wanted})
@@ -508,7 +413,7 @@ class Mover:
             )
             raise
         seen = wait_until(
-            lambda: self.read(*_key(state)), lambda now: now.group.size == wanted and not unsettled(now), timeout
+            lambda: self.read(*state.key), lambda now: now.group.size == wanted and not unsettled(now), timeout
         )
         if not seen.done:
             raise NatsFailure(
@@ -718,10 +623,6 @@ def predicted(job: Job, source: str) -> dict[str, Any]:
     if after["leader"] == source:
         after["leader"] = job.target if job.state.group.size == 1 else None
     return after
-
-
-def _key(state: State) -> tuple[str, str]:
-    return state.stream.account, state.stream.name
 
 
 def _sample(job: Job) -> dict[str, Any]:

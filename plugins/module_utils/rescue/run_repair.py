@@ -28,11 +28,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    CONSUMER_NOT_FOUND,
-    JetStreamApi,
-    MetaApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import CONSUMER_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -43,10 +41,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
     Mover,
     MoveRequest,
-    read_state,
     stalled_failure,
-    unsettled,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import read_state, unsettled
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import repair_plan as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
     Evidence,

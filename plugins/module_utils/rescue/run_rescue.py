@@ -27,10 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_f
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    MEMBER_CHANGE_IN_FLIGHT,
-    MetaApi,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import rescue_plan as rules

@@ -18,11 +18,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    STREAM_NOT_FOUND,
-    JetStreamApi,
-    require_name,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import STREAM_NOT_FOUND
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
     CONSUMER,
     STREAM,

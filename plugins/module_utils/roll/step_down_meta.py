@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MetaApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup, Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (

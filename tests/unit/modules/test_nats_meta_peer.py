@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import MEMBER_CHANGE_IN_FLIGHT
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
 from ansible_collections.natsops.jetstream.plugins.modules import nats_meta_peer
 from support.clusters import cluster
 

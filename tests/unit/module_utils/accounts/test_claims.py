@@ -12,6 +12,7 @@ from typing import Any
 
 import nkeys
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import (
     FIELDS,
     Claims,
@@ -26,7 +27,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     SIGNING_KEY,
     Field,
     Normal,
-    from_claims,
     ordered,
     words,
 )

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats import jetstream_api
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats import api_requests, jetstream_api
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure, Reply
 
 NOT_ENABLED = {"error": {"code": 503, "err_code": 10039, "description": "JetStream not enabled for account"}}
@@ -271,7 +271,7 @@ def test_which_requests_only_read() -> None:
         "SERVER.REMOVE",
         "ACCOUNT.STREAM.MOVE.INFO.LIST",
     ]
-    assert [subject for subject in reads + acts if jetstream_api._READS.match(subject)] == reads
+    assert [subject for subject in reads + acts if api_requests._READS.match(subject)] == reads
 
 
 def listing(*pages: dict[str, Any]) -> list[str]:

@@ -18,10 +18,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     Mover,
     MoveRequest,
     Outcome,
-    State,
     stalled_failure,
     wrong_target,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import State
 from support.clusters import cluster, consumer, stream
 
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
