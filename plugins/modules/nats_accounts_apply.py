@@ -142,7 +142,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.apply import (
-    Approval,
+    AccountsApproval,
     Tools,
     apply_document,
 )
@@ -162,7 +162,7 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     """Return the module's result."""
     document = desired_document(params["document"])
     tools = Tools(*signing_means(params), client.options)
-    approval = Approval(params["plan"], params["confirm_delete"])
+    approval = AccountsApproval(params["plan"], params["confirm_delete"])
     result = apply_document(SystemApi(client), document, approval, tools, check_mode)
     return {**result, **steps_page(result["steps"], result["roles"]).as_dict()}
 

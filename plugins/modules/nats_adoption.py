@@ -107,8 +107,8 @@ except ImportError:
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
     Directory,
-    File,
     FilesError,
+    ManagedFile,
     replace_all,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, adopt
@@ -148,7 +148,7 @@ def report_name(group: str) -> str:
     return "report.txt" if group == ALL else f"{group}.txt"
 
 
-def inventory_files(adoption: Adoption, root: str, group: str = ALL) -> list[File]:
+def inventory_files(adoption: Adoption, root: str, group: str = ALL) -> list[ManagedFile]:
     """Return the files of the inventory. `group`: see DOCUMENTATION."""
     hosts: dict[str, Any] = {server.host: None for server in adoption.servers}
     members = {ALL: {"hosts": hosts} if group == ALL else {"children": {group: {"hosts": hosts}}}}
@@ -162,12 +162,12 @@ def inventory_files(adoption: Adoption, root: str, group: str = ALL) -> list[Fil
         found.append((f"host_vars/{host}/vars.yml", adoption.hosts[host], VARIABLES))
         found.append((f"host_vars/{host}/vault.yml", adoption.host_vaults[host], VAULT))
     files = [
-        File(os.path.join(root, name), 0o600, content=content_text(values, title), secret=True)
+        ManagedFile(os.path.join(root, name), 0o600, content=content_text(values, title), secret=True)
         for name, values, title in found
         if values
     ]
     report = "".join(f"{line}\n" for line in adoption.page.lines).encode("utf-8", "surrogateescape")
-    return [*files, File(os.path.join(root, report_name(group)), 0o644, content=report)]
+    return [*files, ManagedFile(os.path.join(root, report_name(group)), 0o644, content=report)]
 
 
 def write(module: AnsibleModule, adoption: Adoption) -> list[str]:

@@ -138,7 +138,7 @@ screen:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply import Approval
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply import AssetsApproval
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_apply import apply_plan
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import desired_documents
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import PLACE_SPEC, requested_store
@@ -155,7 +155,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result, or end the module with the failed steps."""
     params = module.params
-    approval = Approval(params["plan"], params["confirm_delete"], params["confirm_without_backup"])
+    approval = AssetsApproval(params["plan"], params["confirm_delete"], params["confirm_without_backup"])
     store = requested_store(params, "backup_directory") if params["backup_directory"] else None
     wait_timeout = positive(params["wait_timeout"], "wait_timeout")
     documents = desired_documents(params["documents"])

@@ -205,7 +205,7 @@ screen:
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CONTENTS, LEVELS
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SELECTION_SPEC
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
@@ -227,13 +227,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import co
 PERIODS = ("last", "daily", "weekly", "monthly")
 
 
-def parse_keep(option: dict[str, int] | None) -> Keep:
+def parse_keep(option: dict[str, int] | None) -> Retention:
     """Return the numbers of backups to keep. Raises NatsFailure invalid_option."""
     numbers = option or {}
     wrong = [f"{name} is {number}" for name, number in numbers.items() if number < 0]
     if wrong:
         raise NatsFailure("invalid_option", f"keep: must not be negative: {', '.join(wrong)}")
-    return Keep(**numbers)
+    return Retention(**numbers)
 
 
 def main() -> None:

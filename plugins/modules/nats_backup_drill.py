@@ -173,7 +173,7 @@ unreadable:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import WantedDrill, drill
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import BackupDrillOptions, drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
     READ_SPEC,
     requested_store,
@@ -199,7 +199,7 @@ def main() -> None:
     )
     params = module.params
     try:
-        wanted = WantedDrill(
+        wanted = BackupDrillOptions(
             requested_store(params),
             params["stream"],
             params["binary"],

@@ -113,7 +113,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files imp
     find_backups,
     verify,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
     READ_SPEC,
     requested_store,
@@ -124,7 +124,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 NONE = "none"
 
 
-def read(store: Store, stream: str | None, level: str) -> dict[str, Any]:
+def read(store: BackupStore, stream: str | None, level: str) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure invalid_option if the location does not exist."""
     store.require()
     found, failures = find_backups(store, stream)

@@ -189,8 +189,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, secrets_in
 from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle import (
     PROFILES,
-    Contents,
-    Host,
+    BundleContents,
+    HostPart,
     bundle,
     summary,
 )
@@ -199,16 +199,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import siz
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
 
-def folder_contents(params: dict[str, Any]) -> Contents:
+def folder_contents(params: dict[str, Any]) -> BundleContents:
     """Return the requested contents of the bundle. Raises NatsFailure invalid_option."""
     for host in params["hosts"]:
         if "/" in host["server"] or host["server"] in ("", ".", ".."):
             raise NatsFailure("invalid_option", f"hosts: {host['server']!r} is not a server name")
-    return Contents(
+    return BundleContents(
         expected=params["expected_servers"],
         profiles=params["profiles"],
         deadline=positive(params["deadline"], "deadline"),
-        hosts=[Host(host["server"], host["failure"]) for host in params["hosts"]],
+        hosts=[HostPart(host["server"], host["failure"]) for host in params["hosts"]],
         work=Path(params["work_directory"]) if params["work_directory"] else None,
         journal=Path(params["journal"]) if params["journal"] else None,
         versions=params["versions"],
@@ -226,7 +226,7 @@ def requested_limit(params: dict[str, Any]) -> int:
     return size
 
 
-def preview(options: ConnectionOptions, contents: Contents, path: Path) -> dict[str, Any]:
+def preview(options: ConnectionOptions, contents: BundleContents, path: Path) -> dict[str, Any]:
     """Return the result of check mode, based on discovery alone."""
     answered: list[str] = []
     reason = ""

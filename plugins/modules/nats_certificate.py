@@ -137,7 +137,7 @@ class CertificateError(Exception):
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A certificate and its private key."""
 
     certificate: x509.Certificate
@@ -145,7 +145,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedCertificate:
     """The desired certificate; `authority`: its signer, None if it is self-signed."""
 
     purpose: str
@@ -153,7 +153,7 @@ class Wanted:
     names: frozenset[str]
     lifetime: timedelta
     renew_before: timedelta
-    authority: Optional[Pair]
+    authority: Optional[KeyPair]
 
 
 def normal_name(name: str) -> str:
@@ -191,7 +191,7 @@ def expiry(certificate: x509.Certificate) -> datetime:
     return aware or certificate.not_valid_after.replace(tzinfo=timezone.utc)
 
 
-def signed_by(certificate: x509.Certificate, authority: Pair) -> bool:
+def signed_by(certificate: x509.Certificate, authority: KeyPair) -> bool:
     """Return whether the authority's key signed the certificate."""
     algorithm = certificate.signature_hash_algorithm
     if certificate.issuer != authority.certificate.subject or algorithm is None:
@@ -203,7 +203,7 @@ def signed_by(certificate: x509.Certificate, authority: Pair) -> bool:
     return True
 
 
-def reasons_to_renew(pair: Pair, wanted: Wanted, now: datetime) -> list[str]:
+def reasons_to_renew(pair: KeyPair, wanted: WantedCertificate, now: datetime) -> list[str]:
     """Return the reasons why the pair must be renewed; empty if there are none."""
     certificate = pair.certificate
     reasons = []
@@ -228,7 +228,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def issue(wanted: Wanted, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+def issue(wanted: WantedCertificate, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     """Return a certificate for the key, signed by the authority or, without one, self-signed."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
     issuer, signing_key, end = subject, key, now + wanted.lifetime
@@ -301,14 +301,14 @@ def load_key(path: str) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def load_authority(path: str, key_path: str) -> Pair:
+def load_authority(path: str, key_path: str) -> KeyPair:
     """Return the authority that signs.
 
     Raises CertificateError when it cannot sign.
     """
     for missing in (name for name in (path, key_path) if not os.path.exists(name)):
         raise CertificateError(f"{missing} is missing: the authority needs both of its files to sign")
-    authority = Pair(load_certificate(path), load_key(key_path))
+    authority = KeyPair(load_certificate(path), load_key(key_path))
     if authority.certificate.public_key() != authority.key.public_key():
         raise CertificateError(f"{path} and {key_path} do not match: restore the authority's key")
     if expiry(authority.certificate) <= datetime.now(timezone.utc):
@@ -375,7 +375,7 @@ def current(
         return None, None
 
 
-def parse_wanted(module: AnsibleModule) -> Wanted:
+def parse_wanted(module: AnsibleModule) -> WantedCertificate:
     """Return the requested certificate."""
     parameters = module.params
     is_authority = parameters["purpose"] == "ca"
@@ -384,7 +384,7 @@ def parse_wanted(module: AnsibleModule) -> Wanted:
             f"valid_days ({parameters['valid_days']}) must be more than renew_before_days "
             f"({parameters['renew_before_days']}): the certificate would be renewed at every run"
         )
-    return Wanted(
+    return WantedCertificate(
         purpose=parameters["purpose"],
         common_name=parameters["common_name"],
         names=frozenset(normal_name(name) for name in parameters["subject_alt_names"]),
@@ -403,7 +403,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
         # In check mode, the authority that would sign has not been created.
         return {"changed": True, "reasons": ["the authority is created first"], "not_after": "", "serial_number": ""}
     wanted = parse_wanted(module)
-    reasons = reasons_to_renew(Pair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]
+    reasons = reasons_to_renew(KeyPair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]
     mode_wrong = os.path.exists(key_path) and stat.S_IMODE(os.stat(key_path).st_mode) != 0o600
     before = description(certificate)
     if reasons:

@@ -388,7 +388,7 @@ MAX_CAUSES = 10
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GateDecision:
     """The gate's decision: the last sample, the number of samples, and the seconds that the wait took. `stalled`: the
     seconds without any change that ended the wait, None if it ended otherwise; `stuck`: the seconds without any change
     that ended it because waiting cannot resolve a root cause."""
@@ -497,7 +497,7 @@ class Streaks:
         return None if limit is None or self.unchanged_for < limit else self.unchanged_for
 
 
-def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> Outcome:
+def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> GateDecision:
     """Take samples until enough good ones in a row span enough time or the wait ends without success, and return the
     outcome. The wait ends at its timeout, when nothing has changed for `stall_timeout`, or when nothing has changed for
     `stuck_timeout` and waiting cannot resolve a root cause."""
@@ -508,7 +508,7 @@ def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> 
         begun = time.monotonic()
         last = sample()
         streaks.add(last, begun)
-        outcome = Outcome(False, last, streaks.taken, time.monotonic() - started)
+        outcome = GateDecision(False, last, streaks.taken, time.monotonic() - started)
         if not params["wait"]:
             return replace(outcome, healthy=not last.errors)
         if streaks.passed(params["samples"], params["span"]):
@@ -535,7 +535,7 @@ def _missing(last: Sample, streaks: Streaks) -> str:
     return f"{of}{counted(most, 'problem')} left{f' ({lacking})' if lacking else ''}: {first.title}"
 
 
-def message(outcome: Outcome, file: str | None = None) -> str:
+def message(outcome: GateDecision, file: str | None = None) -> str:
     """Return the failure message, limited to one screen: the refusal, the root causes in order with commands to run,
     and the path of the file with all problems."""
     notes = []
@@ -565,7 +565,7 @@ def check_options(params: Mapping[str, Any]) -> None:
         )
 
 
-def _write_all(outcome: Outcome, params: Mapping[str, Any]) -> tuple[str | None, str]:
+def _write_all(outcome: GateDecision, params: Mapping[str, Any]) -> tuple[str | None, str]:
     """Write every problem to a file. Returns the path, None if the file could not be written, and a sentence about
     either outcome."""
     cluster = outcome.last.cluster

@@ -164,7 +164,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.connectio
     CLOSED,
     FILTER_SPEC,
     OPEN,
-    Reading,
+    AffectedConnections,
     read_connections,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
@@ -299,7 +299,7 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundConnections:
     """The queried servers, their connections that match and may be closed, each server's even share, and the
     connections chosen for closing."""
 
@@ -309,7 +309,7 @@ class Found:
     chosen: Sequence[Row]
 
 
-def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
+def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> FoundConnections:
     """Return the connections to close. Raises NatsFailure when a server's connections or this user's account are
     unknown."""
     reading = read_connections(api, params, params["kind"])
@@ -324,7 +324,7 @@ def find(api: SystemApi, client: Client, params: Mapping[str, Any]) -> Found:
         )
     rows = [row for row in reading.connections if row["account"] != system and key(row) != own]
     even = shares(rows, reading.servers) if params["balance"] else {}
-    return Found(reading.servers, rows, even, surplus(rows, even) if params["balance"] else rows)
+    return FoundConnections(reading.servers, rows, even, surplus(rows, even) if params["balance"] else rows)
 
 
 def close(api: SystemApi, servers: Sequence[Server], chosen: Sequence[Row], params: Mapping[str, Any]) -> list[Row]:
@@ -336,7 +336,7 @@ def close(api: SystemApi, servers: Sequence[Server], chosen: Sequence[Row], para
     return [{**row, "reason": reasons.get(key(row))} for row in chosen if key(row) in closed]
 
 
-def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], state: str) -> Reading:
+def read_ended(api: SystemApi, chosen: Sequence[Row], kinds: Sequence[str], state: str) -> AffectedConnections:
     """Return the connections in this state on the servers on which connections were closed."""
     nothing = dict.fromkeys(FILTER_SPEC)
     return read_connections(api, {**nothing, "server_names": sorted({row["server"] for row in chosen})}, kinds, state)

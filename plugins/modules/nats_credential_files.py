@@ -83,7 +83,7 @@ current:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:
@@ -92,12 +92,12 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     current: dict[str, str] = {}
     desired = []
     for one in module.params["files"]:
-        found = File(one["path"], 0).before()
+        found = ManagedFile(one["path"], 0).before()
         if found is not None:
             current[one["user"]] = found.decode("utf-8", errors="replace")
         content = str(contents[one["user"]]).encode() if one["user"] in contents else found
         if content is not None:
-            file = File(one["path"], int(one["mode"], 8), one["owner"], one["group"], content, secret=True)
+            file = ManagedFile(one["path"], int(one["mode"], 8), one["owner"], one["group"], content, secret=True)
             desired += [file] if file.differs() else []
     if module.params["read_only"]:
         return {"changed": False, "current": current}

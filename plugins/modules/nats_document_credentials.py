@@ -136,8 +136,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds i
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_plan import (
     CANNOT,
-    Reading,
     UserPlan,
+    UserState,
     plan_users,
     users_page,
 )
@@ -166,7 +166,7 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
     trust, evaluations = reading.evaluated(now)
     plans = plan_users(
         document,
-        Reading(
+        UserState(
             evaluations,
             trust.is_strict,
             {str(user): str(text) for user, text in params["current"].items()},

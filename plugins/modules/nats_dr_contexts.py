@@ -111,7 +111,7 @@ from typing import Any, Optional
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts import (
     SAVED,
-    Side,
+    ContextSide,
     Switch,
     content_text,
     may_follow,
@@ -119,7 +119,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts im
     to_origin,
     to_site,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 
@@ -138,7 +138,7 @@ def switch(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure invalid_option, write_failed."""
     params = module.params
     origin, site = (
-        Side(one["name"], tuple(one["servers"]), one["jetstream_domain"] or None)
+        ContextSide(one["name"], tuple(one["servers"]), one["jetstream_domain"] or None)
         for one in (params["origin"], params["site"])
     )
     if not origin.servers or not site.servers:
@@ -208,13 +208,13 @@ def _url(context: dict[str, Any]) -> str:
     )
 
 
-def _files(path: Path, made: Switch) -> list[File]:
+def _files(path: Path, made: Switch) -> list[ManagedFile]:
     """Return the context and its saved copy in the order of writing: the copy first when switching to the site, last
     when switching back."""
-    context = File(str(path), 0o600, content=content_text(made.context).encode())
+    context = ManagedFile(str(path), 0o600, content=content_text(made.context).encode())
     if made.saved is not None:
-        return [File(str(_saved(path)), 0o600, content=content_text(made.saved).encode()), context]
-    return [context, File(str(_saved(path)), 0, content=None)] if _saved(path).exists() else [context]
+        return [ManagedFile(str(_saved(path)), 0o600, content=content_text(made.saved).encode()), context]
+    return [context, ManagedFile(str(_saved(path)), 0, content=None)] if _saved(path).exists() else [context]
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import
     protected_streams,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_drill import (
-    WantedDrill,
+    SiteDrillOptions,
     plan_drills,
     planned_page,
     rehearse,
@@ -161,7 +161,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     params = module.params
     if params["compare"] < 0:
         raise NatsFailure("invalid_option", f"compare: must not be negative, not {params['compare']}")
-    wanted = WantedDrill(positive(params["wait_timeout"], "wait_timeout"), params["compare"], params["consumers"])
+    wanted = SiteDrillOptions(positive(params["wait_timeout"], "wait_timeout"), params["compare"], params["consumers"])
     rows: list[dict[str, Any]] = []
     with connected(options, params) as pair, ended_by_signals():
         found = plan_drills(pair, _chosen(params), wanted)

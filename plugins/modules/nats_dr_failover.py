@@ -201,14 +201,14 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import FENCES, Wanted
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import FENCES, FailoverOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
     DR_SPEC,
     connected,
     protected_streams,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover import (
-    Patience,
+    FailoverTimeouts,
     done_page,
     fail_over,
     plan_work,
@@ -227,10 +227,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import p
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result after the site serves every stream."""
     params = module.params
-    wanted = Wanted(
+    wanted = FailoverOptions(
         params["fence"], params["dead"] or "", params["allow_loss"], params["max_loss_messages"], params["consumers"]
     )
-    patience = Patience(positive(params["wait_timeout"], "wait_timeout"), positive(params["watch"], "watch"))
+    patience = FailoverTimeouts(positive(params["wait_timeout"], "wait_timeout"), positive(params["watch"], "watch"))
     with connected(options, params) as pair:
         found = plan_work(pair, protected_streams(params), wanted)
         if module.check_mode:

@@ -180,7 +180,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import
     protected_streams,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import read_status
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import Limits, status_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import RecoveryLimits, status_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     ACCOUNT_USERS_SPEC,
     make_module,
@@ -193,7 +193,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import so
 def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
-    limits = Limits(
+    limits = RecoveryLimits(
         params["max_loss_messages"], params["max_loss_seconds"], params["max_checkpoint_age"], params["max_drill_age"]
     )
     with connected(options, params) as pair:

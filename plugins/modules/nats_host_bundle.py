@@ -142,7 +142,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import (
-    Bounds,
+    CollectionBounds,
     Collector,
     Subject,
     find_disks,
@@ -173,9 +173,9 @@ def make_subject(given: dict[str, Any]) -> Subject:
     )
 
 
-def read_bounds(given: dict[str, Any]) -> Bounds:
+def read_bounds(given: dict[str, Any]) -> CollectionBounds:
     """Return the limits. Raises ValueError for a limit that would exclude everything."""
-    bounds = Bounds(given["command_timeout"], given["timeout"], size_bytes(given["max_size"]))
+    bounds = CollectionBounds(given["command_timeout"], given["timeout"], size_bytes(given["max_size"]))
     for name, value in (
         ("command_timeout", bounds.command),
         ("timeout", bounds.total),

@@ -168,10 +168,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules 
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
     STEP_DOWN,
     LeaderConstraints,
-    Plan,
+    LeadershipPlan,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Job, step_down
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import Asset, AssetGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import StepDownJob, step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import AssetGroups, StepDownAsset
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
@@ -187,7 +187,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     zones = server_zones(cluster.servers, params["zone_tag_prefix"])
     accounts = [account for account in connections.accounts if account is not None]
     plan = plan_leaders(cluster, params["cluster"], params["groups"], zones, rates, accounts, params["max_step_downs"])
-    jobs = [] if module.check_mode else [Job(_asset(move), _step_down_of(move)) for move in plan.moves]
+    jobs = [] if module.check_mode else [StepDownJob(_asset(move), _step_down_of(move)) for move in plan.moves]
     if jobs:
         groups = AssetGroups(connections, cluster.servers)
         step_down(groups, jobs, groups.servers, groups.supporting, timeout, params["concurrency"])
@@ -203,13 +203,13 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     return result
 
 
-def _asset(move: LeaderMove) -> Asset:
-    return Asset(move.account, move.stream, move.consumer, move.account_name)
+def _asset(move: LeaderMove) -> StepDownAsset:
+    return StepDownAsset(move.account, move.stream, move.consumer, move.account_name)
 
 
-def _step_down_of(move: LeaderMove) -> Plan:
+def _step_down_of(move: LeaderMove) -> LeadershipPlan:
     wanted = LeaderConstraints(preferred=move.target)
-    return Plan(STEP_DOWN, wanted, move.group, candidates=(move.target,), target=move.target)
+    return LeadershipPlan(STEP_DOWN, wanted, move.group, candidates=(move.target,), target=move.target)
 
 
 def _result(plan: LeaderPlan, source: str) -> dict[str, Any]:

@@ -193,14 +193,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches imp
     Rolling,
     batch_documents,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import Request, plan_entry
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import MaintenanceOptions, plan_entry
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
 
 #: The longest maintenance in seconds: a hundred years.
 LONGEST = 100 * 366 * 86400
 
 
-def parse_request(params: Mapping[str, Any], now: float) -> Request:
+def parse_request(params: Mapping[str, Any], now: float) -> MaintenanceOptions:
     """Return the requested maintenance. Raises NatsFailure invalid_option for an invalid time or duration, or for a
     time in the past."""
     option = "until" if params["until"] else "duration"
@@ -221,7 +221,7 @@ def parse_request(params: Mapping[str, Any], now: float) -> Request:
         raise NatsFailure(
             "invalid_option", f"{option}: {utc(until)} is in the past: set how long the maintenance may take"
         )
-    return Request(
+    return MaintenanceOptions(
         params["by"] or _me(),
         until,
         params["reason"],

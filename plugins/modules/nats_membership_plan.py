@@ -279,10 +279,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api 
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import (
     OPERATIONS,
+    InventoryServer,
     Leaver,
-    Member,
+    MembershipOptions,
     MembershipPlan,
-    Request,
     first_gate,
     leaver_gates,
     plan_membership,
@@ -315,15 +315,15 @@ def _leaderless_now(connections: Connections) -> tuple[list[str], list[str]]:
     return sorted(labels), streams.unread_accounts or []
 
 
-def make_request(params: Mapping[str, Any]) -> Request:
+def make_request(params: Mapping[str, Any]) -> MembershipOptions:
     """Return the request that the options describe. Raises NatsFailure invalid_option."""
     known = {member.host: member for member in _members(params["leaving_members"], "leaving_members")}
-    return Request(
+    return MembershipOptions(
         operation=params["operation"],
         label=params["cluster_label"],
         members=_members(params["members"], "members"),
         leaving=tuple(
-            known.get(name) or Member("", name, params["cluster"]) for name in dict.fromkeys(params["leaving"])
+            known.get(name) or InventoryServer("", name, params["cluster"]) for name in dict.fromkeys(params["leaving"])
         ),
         replace=params["replace"],
         replacement=params["replacement"],
@@ -340,10 +340,10 @@ def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def _members(entries: Sequence[Mapping[str, Any]], option: str) -> tuple[Member, ...]:
+def _members(entries: Sequence[Mapping[str, Any]], option: str) -> tuple[InventoryServer, ...]:
     try:
         return tuple(
-            Member(entry["host"], entry["server_name"], entry.get("cluster", ""), entry.get("jetstream", True))
+            InventoryServer(entry["host"], entry["server_name"], entry.get("cluster", ""), entry.get("jetstream", True))
             for entry in entries
         )
     except KeyError as error:
@@ -400,7 +400,9 @@ def _leaver(item: Leaver, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _leaver_gates(made: MembershipPlan, request: Request, index: int, tolerate: Sequence[str]) -> dict[str, Any]:
+def _leaver_gates(
+    made: MembershipPlan, request: MembershipOptions, index: int, tolerate: Sequence[str]
+) -> dict[str, Any]:
     gates = zip(("before", "after"), leaver_gates(made, request, index))
     return {name: gate.as_dict(tolerate) if gate else None for name, gate in gates}
 

@@ -85,7 +85,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     REFUSED,
     SINGLE,
     STEP_DOWN,
-    Plan,
+    LeadershipPlan,
     plan_group,
     supports_placement,
     with_targets,
@@ -93,7 +93,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import (
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
-    Job,
+    StepDownJob,
     leader_text,
     outcome,
     refuse,
@@ -112,7 +112,7 @@ def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
     constraints = requested_constraints(params)
     groups = MetaGroups(client)
 
-    def plan() -> tuple[dict[str, Server], Plan]:
+    def plan() -> tuple[dict[str, Server], LeadershipPlan]:
         there, group = groups.state()
         require_known(constraints, there, [group])
         servers = {server.name: server for server in there}
@@ -124,7 +124,7 @@ def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
         refuse(module, [f"the meta group: {planned.reason}"], {"before": {"leader": planned.before}})
     job = None
     if planned.action == STEP_DOWN and not module.check_mode:
-        job = Job("meta", planned)
+        job = StepDownJob("meta", planned)
         step_down(groups, [job], servers, supports_placement(servers.values()), timeout - seen.waited)
     result = outcome(planned, job, module.check_mode)
     if module._diff:

@@ -130,7 +130,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_objects import (
     ObjectBucket,
-    Upload,
+    ObjectContent,
     ensure_fetched,
     ensure_no_object,
     ensure_object,
@@ -151,7 +151,7 @@ def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool
             return ensure_no_object(bucket, params["name"], run_options)
         if params["state"] == "fetched":
             return ensure_fetched(bucket, params["name"], params["dest"], run_options)
-        upload = Upload(params["src"], *file_digest(params["src"]), params["description"])
+        upload = ObjectContent(params["src"], *file_digest(params["src"]), params["description"])
         return ensure_object(bucket, params["name"], upload, run_options)
     except OSError as error:
         option = "dest" if params["state"] == "fetched" else "src"

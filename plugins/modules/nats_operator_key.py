@@ -142,7 +142,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_cla
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -231,7 +231,9 @@ class Replacement:
 
     def _token(self) -> str:
         try:
-            return (File(self._params["jwt_file"], 0o644).before() or b"").decode("ascii", errors="replace").strip()
+            return (
+                (ManagedFile(self._params["jwt_file"], 0o644).before() or b"").decode("ascii", errors="replace").strip()
+            )
         except (FilesError, OSError) as error:
             raise NatsFailure("invalid_option", f"jwt_file: {error}") from error
 
@@ -243,7 +245,7 @@ class Replacement:
     @staticmethod
     def _write(path: str, content: str, mode: int) -> None:
         try:
-            replace_all([File(path, mode, content=content.encode(), secret=True)])
+            replace_all([ManagedFile(path, mode, content=content.encode(), secret=True)])
         except (FilesError, OSError) as error:
             raise NatsFailure("invalid_option", str(error)) from error
 

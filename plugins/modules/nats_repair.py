@@ -204,13 +204,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
     FIXES,
     POSITION_LOST,
-    Request,
-    Step,
+    RepairOptions,
+    RepairStep,
     repair_page,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_repair import (
     Repair,
-    Settings,
+    RepairSettings,
     carry_out_all,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
@@ -232,7 +232,7 @@ def parse_floors(value: dict[str, Any]) -> dict[str, int]:
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result once every fix is confirmed. The result of a failure lists the completed steps."""
     params = module.params
-    request = Request(
+    request = RepairOptions(
         params["assets"],
         params["fixes"],
         params["allow"],
@@ -243,7 +243,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         servers=frozenset(params["expected_servers"]) or None,
         jetstream_servers=frozenset(params["expected_jetstream_servers"]) or None,
     )
-    settings = Settings(
+    settings = RepairSettings(
         expected, params["observe"], positive(params["wait_timeout"], "wait_timeout"), params["records_dir"]
     )
     positive(settings.observe, "observe")
@@ -260,7 +260,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     return result
 
 
-def step_results(steps: Sequence[Step]) -> dict[str, Any]:
+def step_results(steps: Sequence[RepairStep]) -> dict[str, Any]:
     """Return the part of the result that every run returns; in check mode, it is the complete result."""
     due = [step for step in steps if not step.refused]
     refused = [f"{step.finding.subject}: {step.refused}" for step in steps if step.refused]

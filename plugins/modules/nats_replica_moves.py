@@ -114,7 +114,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import ReplicaMove, waves
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
-    Job,
+    MoveJob,
     Mover,
     MoveRequest,
     carry_out,
@@ -138,7 +138,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
     moves = _moves(params["moves"])
     deadline = time.monotonic() + timeout
-    run = _Run()
+    run = _MovesRun()
     # One round never moves a stream twice, so each move is checked against the current state.
     for turn in waves(moves, max(1, len(moves))):
         pairs = _prepared(module, connections, turn, run)
@@ -150,7 +150,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 @dataclass
-class _Run:
+class _MovesRun:
     """The progress of a run's moves."""
 
     moved: list[dict[str, Any]] = field(default_factory=list)
@@ -187,8 +187,8 @@ def _moves(given: Sequence[Mapping[str, Any]]) -> list[ReplicaMove]:
 
 
 def _prepared(
-    module: AnsibleModule, connections: Connections, turn: Sequence[ReplicaMove], run: _Run
-) -> list[tuple[Mover, Job, ReplicaMove]]:
+    module: AnsibleModule, connections: Connections, turn: Sequence[ReplicaMove], run: _MovesRun
+) -> list[tuple[Mover, MoveJob, ReplicaMove]]:
     """Return the moves to run, each with its mover and job. Ends the module with a failure if a move is impossible."""
     pairs = []
     failures: list[NatsFailure] = []
@@ -218,7 +218,7 @@ def _prepared(
 
 
 def _carry_out(
-    module: AnsibleModule, pairs: Sequence[tuple[Mover, Job, ReplicaMove]], timeout: float, run: _Run
+    module: AnsibleModule, pairs: Sequence[tuple[Mover, MoveJob, ReplicaMove]], timeout: float, run: _MovesRun
 ) -> None:
     """Carry out the moves and record the completed ones in `run`. Ends the module with a failure if a move fails."""
     params = module.params
@@ -236,7 +236,7 @@ def _carry_out(
         fail(module, stalled_failure(outcome, timeout), **run.result())
 
 
-def _done(move: ReplicaMove, job: Job) -> dict[str, Any]:
+def _done(move: ReplicaMove, job: MoveJob) -> dict[str, Any]:
     return {
         "account": move.account,
         "stream": move.stream,

@@ -291,9 +291,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import unknown_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
-    Host,
-    Plan,
-    Request,
+    RescueHost,
+    RescueOptions,
+    RescuePlan,
     Stored,
     copy_paths,
     going_on,
@@ -301,7 +301,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_pl
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_rescue import (
     Rescue,
     RescueFailed,
-    Settings,
+    RescueSettings,
     probe,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
@@ -345,7 +345,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return address.strip("[]"), int(port)
 
 
-def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict[str, Host]:
+def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> dict[str, RescueHost]:
     """Return the state of each server's host, after probing the ports of the dead servers."""
     listening = probe(
         {
@@ -355,7 +355,7 @@ def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> d
         }
     )
     return {
-        entry["server"]: Host(
+        entry["server"]: RescueHost(
             server=entry["server"],
             reached=entry["reached"],
             running=entry["running"],
@@ -376,13 +376,13 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result once every step is confirmed. The result of a failure lists the completed steps."""
     params = module.params
     dead = frozenset(params["dead_servers"])
-    settings = Settings(
+    settings = RescueSettings(
         frozenset(params["expected_servers"]),
         positive(params["observe"], "observe"),
         positive(params["wait_timeout"], "wait_timeout"),
         params["records_dir"],
     )
-    request = Request(dead, params["lost"], copies=params["copies"])
+    request = RescueOptions(dead, params["lost"], copies=params["copies"])
     hosts = parse_hosts(params["hosts"], dead)
     begun = going_on(hosts, settings.expected, request)
     if begun is None or (not begun.refusals and all(hosts[name].running for name in begun.survivors)):
@@ -411,7 +411,7 @@ def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     return result
 
 
-def step_results(plan: Plan, request: Request) -> dict[str, Any]:
+def step_results(plan: RescuePlan, request: RescueOptions) -> dict[str, Any]:
     """Return the part of the result that every run returns; in check mode, it is the complete result."""
     return {
         "changed": plan.due,

@@ -233,7 +233,7 @@ screen:
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CHECKSUM, LEVELS
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import Changes
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import RestoreChanges
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_restore import (
     COMPARISONS,
     EXISTING,
@@ -293,7 +293,7 @@ def main() -> None:
     def work(connections: Any) -> dict[str, Any]:
         if params["name"] is not None:
             require_name("stream", params["name"])
-        changes = Changes(
+        changes = RestoreChanges(
             params["name"],
             params["subjects"],
             params["num_replicas"],

@@ -191,7 +191,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
-    Job,
+    MoveJob,
     Mover,
     MoveRequest,
     hosted_streams,
@@ -208,7 +208,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     leader_by_majority,
     plan_group,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import Asset
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import StepDownAsset
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import move_meta_leader
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, positive, wait_until
 
@@ -226,13 +226,15 @@ def hosting(subject: str) -> str:
     return f"{subject} (replica)"
 
 
-def led_groups(cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
+def led_groups(cluster: Cluster) -> list[tuple[StepDownAsset, RaftGroup]]:
     """Return every stream's and consumer's group with its address."""
     found = []
     for stream in cluster.streams:
         shown = stream.account_name
-        found.append((Asset(stream.account, stream.name, None, shown), stream.group))
-        found += [(Asset(stream.account, stream.name, item.name, shown), item.group) for item in stream.consumers]
+        found.append((StepDownAsset(stream.account, stream.name, None, shown), stream.group))
+        found += [
+            (StepDownAsset(stream.account, stream.name, item.name, shown), item.group) for item in stream.consumers
+        ]
     return found
 
 
@@ -267,7 +269,7 @@ class Scope:
         alone = [item for item in hosted if item.group.size == 1 and self.server in item.group.members]
         return alone if self.r1_policy == "move" else []
 
-    def led(self, cluster: Cluster) -> list[tuple[Asset, RaftGroup]]:
+    def led(self, cluster: Cluster) -> list[tuple[StepDownAsset, RaftGroup]]:
         """Return the groups that another member can and should lead."""
         return [
             (asset, group)
@@ -388,7 +390,7 @@ def carry_out(
     connections: Connections,
     mover: Mover,
     scope: Scope,
-    jobs: list[Job],
+    jobs: list[MoveJob],
     stuck: Mapping[str, str],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -451,7 +453,7 @@ def advise(module: AnsibleModule, cluster: Cluster, server: str) -> None:
         module.warn(f"{server} has the tag {DRAIN_TAG}: it leads again, but accepts no new replicas")
 
 
-def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]:
+def to_take_over(cluster: Cluster, server: str) -> list[tuple[StepDownAsset, RaftGroup]]:
     """Return the groups that the server should lead to reach its share, from the servers that most exceed theirs."""
     groups = [(asset, group) for asset, group in led_groups(cluster) if group.size > 1 and group.leader is not None]
     share: dict[str, float] = {}
@@ -461,9 +463,9 @@ def to_take_over(cluster: Cluster, server: str) -> list[tuple[Asset, RaftGroup]]
         for name in group.members:
             share[name] = share.get(name, 0.0) + 1 / len(group.members)
     mine = [(asset, group) for asset, group in groups if server in group.members and group.leader != server]
-    chosen: list[tuple[Asset, RaftGroup]] = []
+    chosen: list[tuple[StepDownAsset, RaftGroup]] = []
 
-    def surplus(item: tuple[Asset, RaftGroup]) -> tuple[float, tuple[str, ...]]:
+    def surplus(item: tuple[StepDownAsset, RaftGroup]) -> tuple[float, tuple[str, ...]]:
         leader = str(item[1].leader)
         return share[leader] - leading[leader], item[0].order
 
@@ -507,7 +509,7 @@ def present(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
 
 
 def result(
-    before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Collection[Job]
+    before: Mapping[str, Any], after: Mapping[str, Any], stuck: Mapping[str, str], jobs: Collection[MoveJob]
 ) -> dict[str, Any]:
     """Return the part of the result that every run returns."""
     return {

@@ -177,8 +177,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
     Directory,
-    File,
     FilesError,
+    ManagedFile,
     diff,
     leftovers,
     replace_all,
@@ -194,10 +194,10 @@ def requested_directories(module: AnsibleModule) -> list[Directory]:
     ]
 
 
-def desired_files(module: AnsibleModule) -> list[File]:
+def desired_files(module: AnsibleModule) -> list[ManagedFile]:
     """Return the desired files in the order of their replacement."""
     found = [
-        File(
+        ManagedFile(
             one["path"],
             parse_mode(one),
             one["owner"],
@@ -208,7 +208,7 @@ def desired_files(module: AnsibleModule) -> list[File]:
         for option in ("secret_files", "files")
         for one in module.params[option]
     ]
-    return found + [File(path, 0, content=None) for path in module.params["absent"]]
+    return found + [ManagedFile(path, 0, content=None) for path in module.params["absent"]]
 
 
 def parse_mode(wanted: dict[str, Any]) -> int:
@@ -219,7 +219,7 @@ def parse_mode(wanted: dict[str, Any]) -> int:
         raise FilesError(f"{wanted['path']}: mode {wanted['mode']!r} is not an octal number such as 0640") from error
 
 
-def try_configuration(module: AnsibleModule, files: list[File]) -> tuple[bool, str]:
+def try_configuration(module: AnsibleModule, files: list[ManagedFile]) -> tuple[bool, str]:
     """Return whether the configuration was tested, and its digest. Raises FilesError with the server's message if the
     server rejects the configuration."""
     trial = module.params["trial"]
@@ -264,7 +264,7 @@ def parse_environment(text: str | None) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def unit_files(files: list[File], unit: str | None) -> list[File]:
+def unit_files(files: list[ManagedFile], unit: str | None) -> list[ManagedFile]:
     """Return the unit and its drop-ins among the files."""
     return [
         file
@@ -277,7 +277,7 @@ def unit_files(files: list[File], unit: str | None) -> list[File]:
     ]
 
 
-def try_units(module: AnsibleModule, units: list[File]) -> None:
+def try_units(module: AnsibleModule, units: list[ManagedFile]) -> None:
     """Have systemd read the unit and its drop-ins under their real names. Raises FilesError with systemd's complaints,
     if any."""
     name = f"{module.params['unit']}.service"

@@ -96,8 +96,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
     Directory,
-    File,
     FilesError,
+    ManagedFile,
     diff,
     replace_all,
 )
@@ -178,7 +178,7 @@ class Firewall:
             )
         return str(found)
 
-    def write(self, files: list[File]) -> list[str]:
+    def write(self, files: list[ManagedFile]) -> list[str]:
         """Bring files to the desired state, and return the paths of those that differ. Raises FilesError."""
         differing = [file for file in files if file.differs()]
         self.diffs += diff(differing, {file.path: file.before() for file in differing})
@@ -217,8 +217,8 @@ class Nftables(Firewall):
         written = self.write(
             [
                 record_file(self.record, "nftables"),
-                File(self.rules_file, 0o644, "root", "root", ruleset.encode()),
-                File(unit_path, 0o644, "root", "root", nft_unit(self.service, self.rules_file, nft).encode()),
+                ManagedFile(self.rules_file, 0o644, "root", "root", ruleset.encode()),
+                ManagedFile(unit_path, 0o644, "root", "root", nft_unit(self.service, self.rules_file, nft).encode()),
             ]
         )
         enabled = self.succeeds("systemctl", "is-enabled", "--quiet", self.unit)
@@ -239,7 +239,7 @@ class Nftables(Firewall):
         unit_path = f"/etc/systemd/system/{self.unit}"
         if os.path.exists(unit_path) and not self.module.check_mode:
             self.run("systemctl", "disable", "--now", "--quiet", self.unit)
-        removed = self.write([File(path, 0o644, content=None) for path in (unit_path, self.rules_file)])
+        removed = self.write([ManagedFile(path, 0o644, content=None) for path in (unit_path, self.rules_file)])
         if removed and not self.module.check_mode:
             self.run("systemctl", "daemon-reload")
 
@@ -328,9 +328,11 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     }
 
 
-def record_file(path: str, backend: str) -> File:
+def record_file(path: str, backend: str) -> ManagedFile:
     """Return the desired file of the record."""
-    return File(path, 0o644, "root", "root", (json.dumps({"backend": backend}) + "\n").encode() if backend else None)
+    return ManagedFile(
+        path, 0o644, "root", "root", (json.dumps({"backend": backend}) + "\n").encode() if backend else None
+    )
 
 
 def require_access(rules: Iterable[PortRule], ports: Iterable[int], address: str) -> None:

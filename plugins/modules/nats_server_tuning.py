@@ -106,14 +106,14 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
     Directory,
-    File,
     FilesError,
+    ManagedFile,
     replace_all,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan import (
-    Host,
-    Step,
+    TunedHost,
+    TuningStep,
     apply_steps,
     findings_left,
     is_settable,
@@ -136,7 +136,7 @@ def read_record(path: str) -> dict[str, Any]:
     return record
 
 
-def carry_out(module: AnsibleModule, host: Host, step: Step) -> str:
+def carry_out(module: AnsibleModule, host: TunedHost, step: TuningStep) -> str:
     """Change a switch or run a command; in check mode, only read the permissions. Returns the reason for a failure, or
     an empty string."""
     if module.check_mode:
@@ -152,13 +152,13 @@ def carry_out(module: AnsibleModule, host: Host, step: Step) -> str:
     return ""
 
 
-def desired_file(step: Step) -> File:
+def desired_file(step: TuningStep) -> ManagedFile:
     """Return the desired file of a step. An existing file keeps its permissions."""
     mode = stat.S_IMODE(os.stat(step.file).st_mode) if os.path.exists(step.file) else 0o644
-    return File(step.file, mode, "root", "root", None if step.after is None else step.after.encode())
+    return ManagedFile(step.file, mode, "root", "root", None if step.after is None else step.after.encode())
 
 
-def change(step: Step) -> dict[str, Any]:
+def change(step: TuningStep) -> dict[str, Any]:
     """Return an element of `changes`."""
     before, after = step.before, step.after
     if step.file:
@@ -174,7 +174,7 @@ def change(step: Step) -> dict[str, Any]:
 def tune(module: AnsibleModule) -> dict[str, Any]:
     """Return the values of the module. Raises FilesError."""
     given = module.params
-    host = Host(
+    host = TunedHost(
         root=Path("/"),
         store=given["store"],
         sysctls={name: str(value) for name, value in given["sysctls"].items()},
@@ -210,10 +210,10 @@ def write_record(path: str, before: Mapping[str, Any], record: dict[str, Any]) -
     """Replace the record if it differs; an empty record is removed. Raises FilesError."""
     if record or before:
         content = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode() if record else None
-        write_files([File(path, 0o644, "root", "root", content)])
+        write_files([ManagedFile(path, 0o644, "root", "root", content)])
 
 
-def write_files(files: list[File]) -> None:
+def write_files(files: list[ManagedFile]) -> None:
     """Replace the files that differ, and create missing directories. Raises FilesError."""
     for file in files:
         folder = Directory(os.path.dirname(file.path), 0o755)

@@ -212,7 +212,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
     ENDPOINTS,
-    Wanted,
+    CaptureOptions,
     collect,
     import_archive,
 )
@@ -281,7 +281,7 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
         backups = requested_store(params, "backups") if params["backups"] else None
         asked = (params["endpoints"], params["expected_servers"], deadline)
         drift = Path(params["drift"]) if params["drift"] else None
-        wanted = Wanted(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"], drift)
+        wanted = CaptureOptions(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"], drift)
         with Client(options) as client:
             if module.check_mode:
                 return preview(client, params["expected_servers"])

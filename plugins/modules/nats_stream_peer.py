@@ -235,10 +235,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_
     unknown_servers,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
-    Job,
+    MoveJob,
     Mover,
     MoveRequest,
-    Outcome,
+    MovesProgress,
     hosted_streams,
     jobs_between,
     joined,
@@ -292,7 +292,9 @@ def cancel(connections: Connections, params: Mapping[str, Any], check_mode: bool
     return {**summary, "waited": waited}
 
 
-def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool) -> dict[str, Any]:
+def result(
+    jobs: Sequence[MoveJob], before: Mapping[str, Any], after: Mapping[str, Any], changed: bool
+) -> dict[str, Any]:
     """Return the part of the result that every run returns."""
     return {
         "changed": changed,
@@ -307,7 +309,9 @@ def result(jobs: Sequence[Job], before: Mapping[str, Any], after: Mapping[str, A
     }
 
 
-def repair_short(module: AnsibleModule, mover: Mover, cluster: Cluster, short: Sequence[Job], source: str) -> list[str]:
+def repair_short(
+    module: AnsibleModule, mover: Mover, cluster: Cluster, short: Sequence[MoveJob], source: str
+) -> list[str]:
     """Give streams with missing replicas all their replicas again; return their labels."""
     for job in short:
         job.state = mover.repair(job.state, cluster, module.params["wait_timeout"])
@@ -318,7 +322,7 @@ def repair_short(module: AnsibleModule, mover: Mover, cluster: Cluster, short: S
     return [job.state.label for job in short]
 
 
-def repair_failed(mover: Mover, outcome: Outcome, timeout: float) -> list[str]:
+def repair_failed(mover: Mover, outcome: MovesProgress, timeout: float) -> list[str]:
     """Repair the streams that lost a replica during the move; return their labels."""
     repaired = []
     for job in outcome.jobs:

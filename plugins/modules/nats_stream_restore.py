@@ -208,7 +208,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files imp
     LEVELS,
     read_backup,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import Changes
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import RestoreChanges
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_restore import (
     WantedRestore,
     require_replicas,
@@ -248,7 +248,7 @@ def main() -> None:
         if params["stream"] is not None:
             require_name("stream", params["stream"])
         own = ("stream", "subjects", "num_replicas", "placement", "consumers")
-        changes = Changes(**{name: params[name] for name in own})
+        changes = RestoreChanges(**{name: params[name] for name in own})
         require_replicas(changes)
         wanted = WantedRestore(
             changes, params["verify"], requested_pace(params), positive(params["wait_timeout"], "wait_timeout")

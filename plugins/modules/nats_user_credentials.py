@@ -182,7 +182,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import account_in_force
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import File, FilesError, replace_all
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
@@ -216,7 +216,7 @@ def present(params: Mapping[str, Any]) -> UserCredentials | None:
     if not params["dest"]:
         return read_credentials(params["current"] or "")
     try:
-        content = File(params["dest"], 0o600).before()
+        content = ManagedFile(params["dest"], 0o600).before()
     except (FilesError, OSError) as error:
         raise NatsFailure("invalid_option", f"dest: {error}") from error
     return read_credentials((content or b"").decode("utf-8", errors="replace"))
@@ -234,7 +234,7 @@ def issued(
 
 def write(path: str, content: str, check_mode: bool) -> bool:
     """Bring the file to the desired state and return whether it differed. Raises NatsFailure invalid_option."""
-    file = File(path, 0o600, content=content.encode(), secret=True)
+    file = ManagedFile(path, 0o600, content=content.encode(), secret=True)
     try:
         differs = file.differs()
         if differs and not check_mode:

@@ -179,13 +179,13 @@ def apply_and_report() -> None:
     """Apply the plan from the standard input, and write a line before each step."""
     given = json.load(sys.stdin)
     report = os.fdopen(os.dup(1), "w", buffering=1)
-    take = run_apply._Run.take
+    take = run_apply._AssetsRun.take
 
     def reported(run: Any, step: Any) -> None:
         report.write(f"{step['name']}\n")
         take(run, step)
 
-    with mock.patch.object(run_apply._Run, "take", reported):
+    with mock.patch.object(run_apply._AssetsRun, "take", reported):
         run_in_process("nats_assets_apply", given["connection"], documents=given["documents"], plan=given["plan"])
 
 

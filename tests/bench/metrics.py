@@ -26,7 +26,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import (
     Exposition,
     FaultList,
-    Reading,
+    Sweep,
     cause_metrics,
     cluster_metrics,
 )
@@ -73,7 +73,7 @@ def judged(live: Cluster, faults: FaultList, now: float) -> Exposition:
     sample = evaluate(live, params)
     out = Exposition("bench")
     places = dict.fromkeys(SERVERS, "C1")
-    cluster_metrics(out, Reading(live, (*sample.errors, *sample.warnings), sample.tolerated, places), faults, now)
+    cluster_metrics(out, Sweep(live, (*sample.errors, *sample.warnings), sample.tolerated, places), faults, now)
     cause_metrics(out, sample.causes)
     return out
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from jetstream_insights import advisories, cli
 from jetstream_insights.advisories import Capture, Portion, make_advisories, read_captures
-from jetstream_insights.compaction import Keep, maintain
+from jetstream_insights.compaction import RetentionTimes, maintain
 from jetstream_insights.files import HadoopFiles
 from jetstream_insights.lake import Lake, hours
-from jetstream_insights.source import Settings
+from jetstream_insights.source import SourceOptions
 from jetstream_insights.stream_client import SourceError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -152,7 +152,9 @@ def test_advisories_job_continues_after_the_last_sequence(
     runs = lake.files.names("silver/advisories")
     # A run counts as unused from the first maintenance that finds it unused.
     for days in (3, 4):
-        maintain(lake, datetime.now(timezone.utc) + timedelta(days=days), Keep(unused=timedelta(hours=1)), say)
+        maintain(
+            lake, datetime.now(timezone.utc) + timedelta(days=days), RetentionTimes(unused=timedelta(hours=1)), say
+        )
     assert table(lake) == rows
     assert len(lake.files.names("silver/advisories")) < len(runs)
 
@@ -165,7 +167,7 @@ def test_concurrent_jobs_keep_the_rows_and_positions_of_both(
     table."""
     lake, taken = Lake(spark, str(tmp_path)), datetime(2026, 11, 21, 18, 41, tzinfo=timezone.utc)
     options = {"servers": "nats://nowhere:4222", "stream": "ADVISORIES"}
-    old, one, other = (Capture("F", name, Settings.of(options), options) for name in ("OLD", "A", "B"))
+    old, one, other = (Capture("F", name, SourceOptions.of(options), options) for name in ("OLD", "A", "B"))
 
     def portion(capture: Capture, known: Mapping[str, Any], *_more: Any) -> Portion:
         return Portion(capture, "created", int(known.get("sequence", 0)) + 1, 1)

@@ -16,15 +16,15 @@ import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle import Contents, bundle
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle import BundleContents, bundle
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
     ENDPOINTS,
-    Wanted,
+    CaptureOptions,
     collect,
     import_archive,
 )
 from jetstream_insights.findings.cluster_checks import SEEN
-from jetstream_insights.findings.registry import Settings
+from jetstream_insights.findings.registry import CheckSettings
 from jetstream_insights.findings_job import make_findings
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import make_silver
@@ -119,9 +119,9 @@ def found(cluster: NatsProcesses, spark: SparkSession, tmp_path_factory: pytest.
     began = datetime.now(timezone.utc)
     for number in range(2):
         with Client(options) as client:
-            collect(client, Wanted(path, DIRECT, list(ENDPOINTS)))
+            collect(client, CaptureOptions(path, DIRECT, list(ENDPOINTS)))
         archive = folder / f"{number}.zip"
-        bundle(options, archive, Contents(), Redactor([]), 1 << 30)
+        bundle(options, archive, BundleContents(), Redactor([]), 1 << 30)
         import_archive(archive, path, ARCHIVE)
     lake = Lake(spark, str(path), little=True)
 
@@ -133,7 +133,7 @@ def found(cluster: NatsProcesses, spark: SparkSession, tmp_path_factory: pytest.
     )
     assert make_silver(lake, hours, say).quarantined == 0
     day = hours[-1].date()
-    assert make_findings(lake, [day], say, False, Settings(), None).made == 1
+    assert make_findings(lake, [day], say, False, CheckSettings(), None).made == 1
     frame = lake.read_days("findings", "findings", [day])
     assert frame is not None
     return frame.where("state = 'open'").collect()

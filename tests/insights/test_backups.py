@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import WantedDrill, drill
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import BackupDrillOptions, drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore, Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import prepare
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import check_backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import CaptureOptions, collect
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge
-from jetstream_insights.findings.registry import Registry, Settings
+from jetstream_insights.findings.registry import CheckSettings, Registry
 from jetstream_insights.findings.views import seconds_behind, stream_periods
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import empty
@@ -45,16 +45,16 @@ BACKUP_CHECKS = {code for code, check in REGISTRY.checks.items() if check.view =
 # --- from a run to the report ---------------------------------------------------------------------------------------------
 
 
-def back_up(cluster: NatsProcesses, store: Store, *exclude: str) -> None:
+def back_up(cluster: NatsProcesses, store: BackupStore, *exclude: str) -> None:
     own = ConnectionOptions(tuple(cluster.urls), SYS_USER, SYS_PASSWORD, timeout=5)
     users = account_users(own, [{**user, "nkey_seed": None} for user in cluster.account_users()])
-    wanted = WantedRun(store, tuple(users), ["*"], exclude, "contents", TransferPace(30.0), Keep())
+    wanted = WantedRun(store, tuple(users), ["*"], exclude, "contents", TransferPace(30.0), Retention())
     with Connections(own, users) as connections:
         assert save_streams(connections, wanted, Progress(None, None), check_mode=False).failure is None
 
 
 def snapshot(cluster: NatsProcesses, lake: Path, directory: Path) -> dict[str, Any]:
-    wanted = Wanted(lake, "test", ("jsz", "varz", "healthz"), cluster.names, backups=DirectoryStore(directory))
+    wanted = CaptureOptions(lake, "test", ("jsz", "varz", "healthz"), cluster.names, backups=DirectoryStore(directory))
     with Client(ConnectionOptions(tuple(cluster.urls), SYS_USER, SYS_PASSWORD, timeout=5)) as client:
         return collect(client, wanted)[1]
 
@@ -71,7 +71,7 @@ def test_real_backup_catalogue_yields_findings_and_a_report(
             cluster.add_stream(stream, 1)
             cluster.app_request(f"{stream}.a", {"some": "thing"})
         back_up(cluster, DirectoryStore(backups), "APP/SCRATCH")
-        wanted = WantedDrill(DirectoryStore(backups), "APP/PROVEN", binary(VERSION), tmp_path, 60.0, 60.0)
+        wanted = BackupDrillOptions(DirectoryStore(backups), "APP/PROVEN", binary(VERSION), tmp_path, 60.0, 60.0)
         proof = drill(wanted, check_mode=False)["proof"]
         cluster.add_stream("LATER", 1)
         first = snapshot(cluster, lake, tmp_path / "nowhere")
@@ -191,7 +191,7 @@ def test_findings_equal_nats_check_for_the_same_catalogue(spark: SparkSession, t
         path.write_text("".join(json.dumps(row) + "\n" for row in found))
         tables[name] = spark.read.schema(tables[name].schema).json(str(path))
     only = Registry({code: REGISTRY.checks[code] for code in BACKUP_CHECKS})
-    judged = [row for part in judge(tables, [key["snapshot"]], only, Settings()) for row in part.rows.collect()]
+    judged = [row for part in judge(tables, [key["snapshot"]], only, CheckSettings()) for row in part.rows.collect()]
 
     given = {"directory": "/d", "age_warn": "26h", "age_critical": "50h", "proof_warn": "90d", "proof_critical": None}
     for name, (_story, status) in STORIES.items():

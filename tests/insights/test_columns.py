@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapsh
     LAKE,
     PARQUET,
     Origin,
-    Row,
+    SnapshotLine,
     SnapshotWriter,
     endpoint_rows,
 )
@@ -103,7 +103,7 @@ def columns(lake: Path, table: str, *rows: tuple[dict[str, Any], Any]) -> tuple[
     """Return the rows that were written to a table, and the table's entry in the manifest."""
     with SnapshotWriter(lake, "test", STARTED, form=PARQUET) as writer:
         for keys, data in rows:
-            writer.add(ORIGIN, Row(table, keys, data))
+            writer.add(ORIGIN, SnapshotLine(table, keys, data))
         _path, manifest = writer.publish()
     assert manifest["format"] == FORMATS[PARQUET]
     told = manifest["tables"][table]
@@ -173,7 +173,7 @@ def test_data_without_a_column_is_in_extra_and_counted(tmp_path: Path, as_text: 
 
 def test_missing_answer_becomes_a_failure_row(tmp_path: Path) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED, form=PARQUET) as writer:
-        writer.add(ORIGIN, Row("varz", {}, {"mem": 1, "jwt": "eyJ0"}))
+        writer.add(ORIGIN, SnapshotLine("varz", {}, {"mem": 1, "jwt": "eyJ0"}))
         writer.fail("varz", Origin("", "n2"), NatsFailure("timeout", "no reply", subject="S"))
         _path, manifest = writer.publish()
     told = manifest["tables"]["varz"]
@@ -243,14 +243,14 @@ def noise(number: int) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMATS)
 def test_full_disk_removes_the_unfinished_snapshot_and_is_reported(tmp_path: Path, form: str) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED, form=form) as writer:
-        writer.add(ORIGIN, Row("raftz", {}, noise(0)))
+        writer.add(ORIGIN, SnapshotLine("raftz", {}, noise(0)))
         before, _manifest = writer.publish()
     there = sorted(path for path in tmp_path.rglob("*") if path.is_file())
 
     def fill() -> None:
         with largest_file(100_000), SnapshotWriter(tmp_path, "test", STARTED, form=form) as writer:
             for number in range(70_000):
-                writer.add(ORIGIN, Row("raftz", {"account": "APP", "raft_group": f"{number}"}, noise(number)))
+                writer.add(ORIGIN, SnapshotLine("raftz", {"account": "APP", "raft_group": f"{number}"}, noise(number)))
             writer.publish()
 
     with pytest.raises(NatsFailure, match=r"File too large\. No part of it was published") as refused:
@@ -277,7 +277,7 @@ with SnapshotWriter(Path(sys.argv[1]), "test", datetime.now(timezone.utc), form=
 @pytest.mark.parametrize("form", FORMATS)
 def test_kill_loses_only_the_unfinished_snapshot(tmp_path: Path, form: str) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED, form=form) as writer:
-        writer.add(ORIGIN, Row("raftz", {}, noise(0)))
+        writer.add(ORIGIN, SnapshotLine("raftz", {}, noise(0)))
         path, manifest = writer.publish()
     command = [sys.executable, "-c", KILLED, str(tmp_path), form]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

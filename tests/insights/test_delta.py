@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from jetstream_insights.compaction import Keep, maintain
+from jetstream_insights.compaction import RetentionTimes, maintain
 from jetstream_insights.delta import Described, describe
 from jetstream_insights.files import LakeError
 from jetstream_insights.lake import Lake, columns
@@ -90,7 +90,7 @@ def test_delta_log_follows_publication(spark: SparkSession, tmp_path: Path, monk
     assert delta_rows(lake) == spark_rows(lake) != first
     assert delta_rows(lake, version=0) == first, "replaced files are still there"
 
-    keep = Keep(unused=timedelta(0))
+    keep = RetentionTimes(unused=timedelta(0))
     tomorrow = START + timedelta(days=1)
     assert maintain(lake, tomorrow, keep, say).compacted == 1
     described(lake)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.registry import Settings
+from jetstream_insights.findings.registry import CheckSettings
 from jetstream_insights.findings_job import make_findings
 from jetstream_insights.lake import Lake
 from jetstream_insights.report.content import make_report
@@ -44,7 +44,7 @@ class Made:
 
 @pytest.fixture(scope="module")
 def made(two_days: Lake, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    wanted, folder = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS)), tmp_path_factory.mktemp("domains")
+    wanted, folder = CheckSettings(skip=frozenset(set(REGISTRY.checks) - CHECKS)), tmp_path_factory.mktemp("domains")
     assert make_findings(two_days, [START.date()], quiet, False, wanted, None).made == 1
     make_report(two_days, START.date(), folder, "Fleet", quiet)
     return Made(Path(two_days.uri), json.loads((folder / "report.json").read_text()))

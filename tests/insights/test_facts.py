@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.compaction import Keep, Maintained, maintain
+from jetstream_insights.compaction import Maintained, RetentionTimes, maintain
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
-from jetstream_insights.gold.common import Settings
-from jetstream_insights.gold_job import EVERYTHING, Wanted, day_hours, make_gold
+from jetstream_insights.gold.common import GoldSettings
+from jetstream_insights.gold_job import EVERYTHING, WantedTables, day_hours, make_gold
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ class Made:
     def __init__(self, spark: SparkSession, path: Path, little: bool = False) -> None:
         self.path, self.lake = path, Lake(spark, str(path), little)
 
-    def gold(self, force: bool = False, wanted: Wanted = EVERYTHING) -> None:
+    def gold(self, force: bool = False, wanted: WantedTables = EVERYTHING) -> None:
         make_silver(self.lake, day_hours(DAY), quiet)
         assert make_gold(self.lake, [DAY], quiet, force, wanted=wanted).made == 1
 
@@ -132,13 +132,13 @@ def test_hours_without_silver_keep_their_facts(
         write(tmp_path, number, 0, 3)
     made.gold(wanted=few)
     first, before = made.runs(), {name: made.rows(name) for name in ("usage", "moments", "server_availability")}
-    keep = Keep(silver=1, unused=timedelta(0))
+    keep = RetentionTimes(silver=1, unused=timedelta(0))
     maintain(made.lake, hour(21) + timedelta(days=1), keep, quiet)
     assert not made.lake.pointer("silver", hour(20))
     write(tmp_path, 21, 5)
     # Changed settings cause a new computation if silver still exists.
     make_silver(made.lake, [hour(21)], quiet)
-    assert make_gold(made.lake, [DAY], quiet, settings=Settings(longest_gap=300.0), wanted=few).made == 1
+    assert make_gold(made.lake, [DAY], quiet, settings=GoldSettings(longest_gap=300.0), wanted=few).made == 1
     second = made.runs()
     assert second[20] == first[20] and second[21] != first[21]
     for name, when in (("usage", "hour"), ("moments", "taken")):

@@ -26,8 +26,8 @@ from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import (
     NAMING,
     Check,
+    CheckSettings,
     Registry,
-    Settings,
     ThresholdError,
     addressed,
     settings,
@@ -51,7 +51,7 @@ from support.findings_cases import (
 )
 
 #: The thresholds are lowered, because there are only six snapshots and three leaders.
-SETTINGS = Settings(
+SETTINGS = CheckSettings(
     {
         **{f"server_{number}_samples": 6.0 for number in (205, 207, 211)},
         "server_208_samples": 3.0,
@@ -305,7 +305,7 @@ def test_missing_tables_give_unknown_results_and_counts_add_up(
     tables = create_tables(spark, schemas, tmp_path, fleet("few", False, CASES["SERVER_003"].changes))
     for name in ("hosts", "leadership"):
         del tables[name]
-    parts = judge(tables, [snapshot(LAST)], few, Settings(skip=frozenset({"SERVER_007"})))
+    parts = judge(tables, [snapshot(LAST)], few, CheckSettings(skip=frozenset({"SERVER_007"})))
     made = reduce(DataFrame.unionByName, map(confirmed, parts)).cache()
     rows = {row["check"]: row.asDict() for row in summary(made, few).collect()}
     kept = findings(made, summary(made, few), few.checks).collect()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.gold.common import DEFAULTS, Settings
+from jetstream_insights.gold.common import DEFAULTS, GoldSettings
 from jetstream_insights.gold.health import logged
 from jetstream_insights.gold_job import day_hours, make_gold
 from jetstream_insights.lake import Lake
@@ -288,7 +288,9 @@ def test_day_is_recomputed_after_the_previous_day_changed_settings(spark: SparkS
     wanted = few_gold_tables("consumer_lag")
 
     def made(*gold_days: date, max_lag: int = DEFAULTS.max_lag) -> int:
-        return make_gold(lake, gold_days, lambda _text: None, settings=Settings(max_lag=max_lag), wanted=wanted).made
+        return make_gold(
+            lake, gold_days, lambda _text: None, settings=GoldSettings(max_lag=max_lag), wanted=wanted
+        ).made
 
     assert made(first, max_lag=1) == made(second) == 1
     assert made(first, second) == 2

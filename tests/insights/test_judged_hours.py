@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 from jetstream_insights.cli import DONE, journal_windows, main, maintenance_window
-from jetstream_insights.compaction import Keep, Maintained, maintain
+from jetstream_insights.compaction import Maintained, RetentionTimes, maintain
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.lifetime import COLUMNS
 from jetstream_insights.findings.over_time import KEPT
-from jetstream_insights.findings.registry import Settings
+from jetstream_insights.findings.registry import CheckSettings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.findings_job import Samples, hourly_samples, make_findings
 from jetstream_insights.gold import TABLES
-from jetstream_insights.gold.common import Settings as Planned
+from jetstream_insights.gold.common import GoldSettings as Planned
 from jetstream_insights.gold_job import EVERYTHING, day_hours, make_gold
 from jetstream_insights.lake import FACTS, JUDGED, JUDGED_FORMAT, Lake
 from jetstream_insights.silver_job import make_silver
@@ -34,10 +34,10 @@ from support.truth import judged, planted, table
 
 #: These checks use single snapshots, except FLEET_201, which covers the complete day.
 CHECKS = {"HOST_102", "FLEET_103", "FLEET_104", "FLEET_201"}
-ALL = Settings()
+ALL = CheckSettings()
 #: A time long after all runs of this test.
 LATER = datetime(2100, 1, 1, tzinfo=timezone.utc)
-FEW = Settings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
+FEW = CheckSettings(skip=frozenset(set(REGISTRY.checks) - CHECKS))
 
 
 def quiet(_text: str) -> None:
@@ -53,7 +53,7 @@ class Made:
     def silver(self) -> None:
         make_silver(self.lake, day_hours(self.day), quiet)
 
-    def findings(self, wanted: Settings = ALL, force: bool = False) -> None:
+    def findings(self, wanted: CheckSettings = ALL, force: bool = False) -> None:
         assert make_findings(self.lake, [self.day], quiet, force, wanted, None).made == 1
 
     def runs(self, layer: str = JUDGED) -> dict[int, str]:
@@ -89,7 +89,9 @@ def test_exactly_the_planted_faults_are_found_hour_by_hour_and_at_once(spark: Sp
     assert make_gold(made.lake, [made.day], quiet, wanted=moments).made == 1
     aggregated = made.runs(FACTS)
     # The evaluation of the hours does not depend on the checks of the day.
-    made.findings(Settings(skip=frozenset(code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period)))
+    made.findings(
+        CheckSettings(skip=frozenset(code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period))
+    )
     before = made.runs()
     assert set(before) == set(aggregated) == set(hours[:2])
     replace(whole, moments=tuple(at for at in whole.moments if at >= second[-1])).write(made.path)
@@ -132,7 +134,7 @@ def test_critical_failure_is_a_warning_until_the_previous_snapshot_shows_it(
             replies = {**recorded("2.15.1"), "more": {"hosts": {"plaintext_passwords": passwords}}}
             write_snapshot(made.path, replies, HOUR + timedelta(minutes=minutes), fleet)
     made.silver()
-    made.findings(Settings(skip=frozenset(set(REGISTRY.checks) - {"HOST_103"})))
+    made.findings(CheckSettings(skip=frozenset(set(REGISTRY.checks) - {"HOST_103"})))
     failed = [row for row in made.rows("findings") if row["result"] == "fail"]
     found = {(row["fleet"], row["severity"], row["text"].endswith("; not in the snapshot before")) for row in failed}
     assert found == {("new", "warning", True), ("lasting", "critical", False)}
@@ -239,11 +241,11 @@ def test_hours_without_silver_keep_their_results(
     made.silver()
     made.findings(FEW)
     first = made.runs()
-    keep = Keep(silver=1, unused=timedelta(0))
+    keep = RetentionTimes(silver=1, unused=timedelta(0))
     maintain(made.lake, HOUR + timedelta(days=1, hours=1), keep, quiet)
     assert not made.lake.pointer("silver", HOUR) and made.lake.pointer("silver", HOUR + timedelta(hours=1))
     # The day does not contain checks that are no longer requested, although the hour does.
-    fewer = Settings(skip=FEW.skip | {"FLEET_104"})
+    fewer = CheckSettings(skip=FEW.skip | {"FLEET_104"})
     made.findings(fewer)
     second = made.runs()
     assert second[HOUR.hour] == first[HOUR.hour] and second[HOUR.hour + 1] != first[HOUR.hour + 1]
@@ -253,7 +255,7 @@ def test_hours_without_silver_keep_their_results(
     lasts = {row["since"].hour for row in made.rows("findings") if row["check"] == "HOST_102"}
     assert lasts == {HOUR.hour}
     # Replaced runs are deleted and current ones kept, until the day can no longer be computed.
-    while maintain(made.lake, LATER, Keep(unused=timedelta(0)), quiet) != Maintained():
+    while maintain(made.lake, LATER, RetentionTimes(unused=timedelta(0)), quiet) != Maintained():
         pass
     kept = {
         str(path.relative_to(made.path / JUDGED / "summary")) for path in made.path.glob(f"{JUDGED}/summary/*/*/hour=*")

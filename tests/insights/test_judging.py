@@ -14,7 +14,7 @@ import pytest
 from jetstream_insights.cli import DONE, FOUND, journal_windows, main, maintenance_window
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.registry import Settings
+from jetstream_insights.findings.registry import CheckSettings
 from jetstream_insights.findings_job import read_hosts, read_thresholds
 from jetstream_insights.gold.common import Maintenance
 from jetstream_insights.gold_job import touches
@@ -150,7 +150,7 @@ def test_unknown_thresholds_are_refused_before_reading(
     with pytest.raises(SystemExit, match="2"):
         main(["findings", "--lake", "/nowhere", "--thresholds", str(path)])
     assert str(path) in capsys.readouterr().err
-    assert read_thresholds(None) == Settings()
+    assert read_thresholds(None) == CheckSettings()
 
 
 @pytest.mark.parametrize(

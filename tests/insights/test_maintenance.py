@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from jetstream_insights import compaction, silver_job
-from jetstream_insights.compaction import Keep, Maintained, maintain
+from jetstream_insights.compaction import Maintained, RetentionTimes, maintain
 from jetstream_insights.files import HadoopFiles
 from jetstream_insights.lake import Lake, place
 from jetstream_insights.silver_job import make_silver
@@ -23,7 +23,7 @@ from support.lakes import few_silver_tables
 
 HOURS = [START, START + timedelta(hours=1)]
 FLEET = Fleet(3, 3)
-KEEP = Keep(unused=timedelta(0))
+KEEP = RetentionTimes(unused=timedelta(0))
 SOON = START + timedelta(days=1)
 
 
@@ -54,11 +54,11 @@ def make(lake: Lake, force: bool = False) -> tuple[int, int]:
     return outcome.made, outcome.quarantined
 
 
-def kept(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
+def kept(lake: Lake, now: datetime = SOON, keep: RetentionTimes = KEEP) -> Maintained:
     return maintain(lake, now, keep, lambda _text: None)
 
 
-def settled(lake: Lake, now: datetime = SOON, keep: Keep = KEEP) -> Maintained:
+def settled(lake: Lake, now: datetime = SOON, keep: RetentionTimes = KEEP) -> Maintained:
     """Carry out the maintenance that is due, and remove the files that it replaced; return the result of the first
     run."""
     first = kept(lake, now, keep)
@@ -149,15 +149,15 @@ def test_small_files_are_joined_and_old_ones_removed(
 
     # Retention removes bronze once silver contains it, and silver once it is too old.
     FLEET.write(tmp_path, 63 * 60.0)
-    done = kept(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0)))
+    done = kept(lake, SOON + timedelta(days=9), RetentionTimes(bronze=7, unused=timedelta(0)))
     assert (done.bronze_days, done.unmade) == (0, 1)
     assert make(lake) == (1, 0)
     last = rows(lake, HOURS)
-    assert settled(lake, SOON + timedelta(days=9), Keep(bronze=7, unused=timedelta(0))).bronze_days == 1
+    assert settled(lake, SOON + timedelta(days=9), RetentionTimes(bronze=7, unused=timedelta(0))).bronze_days == 1
     assert files(lake, "bronze") == []
     assert make(lake, force=True) == (0, 0)
     assert rows(lake, HOURS) == last
-    done = settled(lake, SOON + timedelta(days=99), Keep(silver=90, unused=timedelta(0)))
+    done = settled(lake, SOON + timedelta(days=99), RetentionTimes(silver=90, unused=timedelta(0)))
     assert done.silver_hours == 2
     assert rows(lake, HOURS) == files(lake, "silver") == []
 
@@ -177,7 +177,7 @@ def test_replaced_runs_are_removed_and_used_ones_kept(spark: SparkSession, tmp_p
     lake.publish("silver", START, "20261101T000000Z-used", [], 0)
     lake.files.replace_text(f"gold/_published/{day}.json", '{"run": "20261101T000000Z-used"}')
     (tmp_path / "bronze" / "_incoming" / "20261101T000000.000000Z-dead").mkdir(parents=True)
-    keep = Keep(unused=timedelta(hours=1))
+    keep = RetentionTimes(unused=timedelta(hours=1))
     assert kept(lake, SOON, keep) == Maintained(unused=1)
     assert kept(lake, SOON + timedelta(minutes=59), keep) == Maintained()
     assert kept(lake, SOON + timedelta(hours=1), keep) == Maintained(unused=3)
@@ -187,7 +187,7 @@ def test_replaced_runs_are_removed_and_used_ones_kept(spark: SparkSession, tmp_p
 def test_replaced_runs_are_kept_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
     """A replaced run is kept however old it is, because a reader may have begun just before the replacement."""
     lake = Lake(spark, str(tmp_path))
-    hour, keep = START - timedelta(days=3), Keep(unused=timedelta(hours=24))
+    hour, keep = START - timedelta(days=3), RetentionTimes(unused=timedelta(hours=24))
     old, new = (f"{made:%Y%m%dT%H%M%SZ}-{made:%f}" for made in (hour + timedelta(hours=1), START))
     read = tmp_path / f"silver/streams/run={old}/{place(hour)}"
     read.mkdir(parents=True)
@@ -205,7 +205,7 @@ def test_replaced_runs_are_kept_for_their_readers(spark: SparkSession, tmp_path:
 
 
 def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_path: Path) -> None:
-    lake, keep = Lake(spark, str(tmp_path)), Keep(bronze=7, unused=timedelta(hours=24))
+    lake, keep = Lake(spark, str(tmp_path)), RetentionTimes(bronze=7, unused=timedelta(hours=24))
     for minute in (0, 1):
         FLEET.write(tmp_path, minute * 60.0)
     lake.publish("silver", START, "run", lake.snapshots(START), 0)
@@ -273,7 +273,7 @@ def test_snapshot_that_arrives_while_its_day_expires_is_kept(
     assert make(lake) == (1, 0)
     first, now = rows(lake, HOURS), START + timedelta(days=3)
     meanwhile(monkeypatch, "move", lambda name: "manifest" in name, lambda: FLEET.write(tmp_path, 60.0))
-    assert kept(lake, now, Keep(bronze=1)).bronze_days == 1
+    assert kept(lake, now, RetentionTimes(bronze=1)).bronze_days == 1
     assert len(lake.snapshots(START)) == 1
     assert make(lake) == (1, 0)
     assert len(rows(lake, HOURS)) == 2 * len(first)
@@ -290,7 +290,7 @@ def test_hour_that_lost_snapshots_is_left_unchanged(spark: SparkSession, tmp_pat
 
 
 def test_late_archive_is_added_to_a_day_without_bronze(spark: SparkSession, tmp_path: Path) -> None:
-    lake, keep = Lake(spark, str(tmp_path)), Keep(bronze=1)
+    lake, keep = Lake(spark, str(tmp_path)), RetentionTimes(bronze=1)
     FLEET.write(tmp_path, 0)
     assert make(lake) == (1, 0)
     first, now = rows(lake, HOURS), START + timedelta(days=3)

@@ -22,12 +22,12 @@ from jetstream_insights.stream_client import (
     BATCHES,
     CONSUMER,
     SINGLE,
-    Connection,
+    LeaderState,
     Login,
     Range,
     SourceError,
-    State,
-    Stream,
+    StreamConnection,
+    StreamSelection,
     matches,
     read_range,
     sequence_at,
@@ -67,14 +67,20 @@ def streams(site: Site) -> dict[str, list[Message]]:
     return found
 
 
-def state(site: Site, name: str, *subjects: str) -> tuple[Stream, State]:
-    stream = Stream(name, subjects)
-    with Connection(site.login) as connection:
+def state(site: Site, name: str, *subjects: str) -> tuple[StreamSelection, LeaderState]:
+    stream = StreamSelection(name, subjects)
+    with StreamConnection(site.login) as connection:
         return stream, stream_state(connection, stream)
 
 
 def read(
-    site: Site, stream: Stream, found: State, first: int, last: int, fail: bool = True, login: Login | None = None
+    site: Site,
+    stream: StreamSelection,
+    found: LeaderState,
+    first: int,
+    last: int,
+    fail: bool = True,
+    login: Login | None = None,
 ) -> list[Message]:
     wanted = Range(first, last, found.created, found.way)
     return [
@@ -137,14 +143,14 @@ def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pyte
     site.publish_sizes("EXACT", [1000] * 9)
     stream, found = state(site, "EXACT")
     one: list[int] = []
-    taken = Connection._tapped
+    taken = StreamConnection._tapped
 
-    def tapped(self: Connection, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
+    def tapped(self: StreamConnection, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
         if reply.startswith(b"$JS.ACK."):
             one.append(len(subject) + len(reply) + len(data) + len(headers or b""))
         taken(self, subject, reply, data, headers)
 
-    monkeypatch.setattr(Connection, "_tapped", tapped)
+    monkeypatch.setattr(StreamConnection, "_tapped", tapped)
     assert len(read(site, stream, found, 1, 9)) == 9
     assert len(set(one)) == 1, "the messages differ in size"
     monkeypatch.setattr(stream_client, "BATCH_BYTES", 3 * one[0])
@@ -187,7 +193,7 @@ def test_a_time_is_the_sequence_of_the_first_message_from_then_on(
     stream, found = state(site, "PLAIN")
     moment = int(streams["PLAIN"][2345].time) * 1000
     since = [message.sequence for message in streams["PLAIN"] if int(message.time) * 1000 >= moment]
-    with Connection(site.login) as connection:
+    with StreamConnection(site.login) as connection:
         first = sequence_at(connection, stream, found, moment)
         assert [message.sequence for message in streams["PLAIN"] if message.sequence >= first] == since
         assert sequence_at(connection, stream, found, 0) == found.first
@@ -277,24 +283,24 @@ def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
 
 @pytest.mark.parametrize(("change", "reported"), [pytest.param(*row[1:], id=row[0]) for row in refusals()])
 def test_refusals(site: Site, change: Callable[[Login], Login], reported: str) -> None:
-    with Connection(change(site.login)) as connection, pytest.raises(SourceError, match=reported) as caught:
-        connection.with_retries(lambda: stream_state(connection, Stream("ANY")))
+    with StreamConnection(change(site.login)) as connection, pytest.raises(SourceError, match=reported) as caught:
+        connection.with_retries(lambda: stream_state(connection, StreamSelection("ANY")))
     assert "secret" not in str(caught.value)
 
 
 def test_login_with_an_nkey(site: Site) -> None:
     site.add_stream("KEYED")
     login = replace(site.login, user=None, password=None, nkey_seed=SEED.decode())
-    with Connection(login) as connection:
-        assert stream_state(connection, Stream("KEYED")).last == 0
+    with StreamConnection(login) as connection:
+        assert stream_state(connection, StreamSelection("KEYED")).last == 0
 
 
 def test_missing_stream_is_reported(site: Site) -> None:
     with (
-        Connection(site.login) as connection,
+        StreamConnection(site.login) as connection,
         pytest.raises(SourceError, match=r"no stream NONE in this account \(of nats://127"),
     ):
-        stream_state(connection, Stream("NONE"))
+        stream_state(connection, StreamSelection("NONE"))
 
 
 def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
@@ -311,8 +317,8 @@ def test_reader_survives_stopped_and_lagging_replicas(tmp_path: Path) -> None:
         cluster.servers.processes[slow].send_signal(signal.SIGSTOP)
         try:
             cluster.publish("WIDE", 9000, begin=101)
-            stream = Stream("WIDE")
-            with Connection(login) as connection:
+            stream = StreamSelection("WIDE")
+            with StreamConnection(login) as connection:
                 found = stream_state(connection, stream)
             assert found.way == BATCHES
             assert len(read(cluster, stream, found, 1, found.last, login=login)) == found.last

@@ -19,7 +19,7 @@ from jetstream_insights.report.causes import with_causes
 from jetstream_insights.report.content import _filled, _thinned
 from jetstream_insights.report.page import packed, page
 from jetstream_insights.report.plain import csv_text
-from jetstream_insights.report.shape import BY_NAME, FORMAT, TABLES, Column, Table, dicts, filled
+from jetstream_insights.report.shape import BY_NAME, FORMAT, TABLES, ColumnShape, TableShape, dicts, filled
 from pyspark.sql import SparkSession
 from support.browsing import seen
 
@@ -42,7 +42,7 @@ def name(column: str) -> str:
     return f"nats-{CHANCE.randrange(SERVERS):04}-eu-central-1{column[:1]}"
 
 
-def value(column: Column) -> Any:
+def value(column: ColumnShape) -> Any:
     """Return a value like those that a fleet reports: names of the usual length, figures with all their digits."""
     if column.kind == "severity":
         return CHANCE.choice(("critical", "warning", "info"))
@@ -66,7 +66,7 @@ def value(column: Column) -> Any:
     return f"{column.name.upper()}-{CHANCE.randrange(50_000):05}"
 
 
-def hourly(table: Table) -> list[dict[str, Any]]:
+def hourly(table: TableShape) -> list[dict[str, Any]]:
     """Return the hours of two weeks for as many assets, or fleets, as the table has room for."""
     return [
         {

@@ -30,7 +30,7 @@ from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
 from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
 from jetstream_insights.lake import GOLD_FORMAT, Lake, hours
-from jetstream_insights.silver_job import Inputs, Lines, Silver, Source, make_silver, suspects
+from jetstream_insights.silver_job import BronzeSource, Inputs, LineCounts, Silver, make_silver, suspects
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from support.fleet import START, Fleet, Outage, write
@@ -376,9 +376,9 @@ FIRST, SECOND, LATER = "20261121T180000.000000Z-a", "20261121T180100.000000Z-b",
     ],
 )
 def test_duplicate_line_does_not_hide_a_lost_one(table: str, other: str, found: list[str]) -> None:
-    inputs = Inputs(sources={table: Source(snapshots=Counter({FIRST: 3, other: 3}))})
-    assert suspects(inputs, {table: Lines(Counter({FIRST: 2, other: 4}))}) == found
-    assert suspects(inputs, {table: Lines(Counter({FIRST: 3, other: 3}))}) == []
+    inputs = Inputs(sources={table: BronzeSource(snapshots=Counter({FIRST: 3, other: 3}))})
+    assert suspects(inputs, {table: LineCounts(Counter({FIRST: 2, other: 4}))}) == found
+    assert suspects(inputs, {table: LineCounts(Counter({FIRST: 3, other: 3}))}) == []
 
 
 def bronze_lines(spark: SparkSession, *texts: str) -> Bronze:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from jetstream_insights import source as source_module
 from jetstream_insights.pushdown import Bounds, filter_bounds
-from jetstream_insights.source import SCHEMA, JetStreamSource, Settings, _StreamReader
+from jetstream_insights.source import SCHEMA, JetStreamSource, SourceOptions, _StreamReader
 from jetstream_insights.stream_client import SourceError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -167,7 +167,7 @@ def _sequences(frames: dict[str, DataFrame]) -> list[Any]:
 )
 def test_invalid_options_are_refused(site: Site, change: dict[str, str | None], reported: str) -> None:
     with pytest.raises(SourceError) as caught:
-        Settings.of(options(site, **change))  # type: ignore[arg-type]
+        SourceOptions.of(options(site, **change))  # type: ignore[arg-type]
     assert reported in str(caught.value)
 
 

@@ -182,7 +182,7 @@ class Killed(BaseException):
 def test_killed_run_is_resumed(api: JetStreamApi, team: Team, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
     team.make(BEFORE)
     plan = team.plan(AFTER, confirm=["A", "A/kept", "settings"], confirm_delete=["A/old", "GONE"])
-    take = run_apply._Run.take
+    take = run_apply._AssetsRun.take
 
     def killed(self: Any, step: Any) -> None:
         take(self, step)
@@ -190,7 +190,7 @@ def test_killed_run_is_resumed(api: JetStreamApi, team: Team, monkeypatch: pytes
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_apply._Run, "take", killed)
+        patch.setattr(run_apply._AssetsRun, "take", killed)
         with pytest.raises(Killed):
             team.apply(plan, AFTER)
     resumed = team.done(plan, AFTER)

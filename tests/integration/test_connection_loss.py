@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     Observed,
     Reply,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, ReceivedMessage
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses
@@ -365,7 +365,7 @@ def test_subscribing(proxy: Proxy, fate: str, code: str) -> None:
 def test_delivery_passes_on_received_messages_and_ends(proxy: Proxy, healthy: NatsProcesses, fate: str) -> None:
     bodies: list[bytes] = []
 
-    async def on_message(message: Message) -> None:
+    async def on_message(message: ReceivedMessage) -> None:
         bodies.append(message.body)
 
     def send() -> list[NatsFailure | None]:
@@ -404,7 +404,7 @@ def test_pulling(proxy: Proxy, consumer: tuple[str, str], trigger: bytes, fate: 
     acknowledgement is confirmed."""
     proxy.arm(trigger, fate)
 
-    async def on_message(_message: Message) -> None:
+    async def on_message(_message: ReceivedMessage) -> None:
         await asyncio.sleep(0 if trigger == b"$JS.ACK" else LONG)
 
     failure, seconds = listen(proxy, lambda listener: listener.pull(*consumer, 0.6, on_message))
@@ -417,7 +417,7 @@ def test_pulling(proxy: Proxy, consumer: tuple[str, str], trigger: bytes, fate: 
 def test_unconfirmed_acknowledgement(proxy: Proxy, consumer: tuple[str, str]) -> None:
     proxy.arm(b"$JS.ACK", SILENT)
 
-    async def on_message(_message: Message) -> None:
+    async def on_message(_message: ReceivedMessage) -> None:
         """Ignore the message."""
 
     failure, _seconds = listen(proxy, lambda listener: listener.pull(*consumer, 30, on_message), timeout=1)
@@ -426,7 +426,7 @@ def test_unconfirmed_acknowledgement(proxy: Proxy, consumer: tuple[str, str]) ->
 
 @pytest.mark.parametrize("error", [asyncio.TimeoutError("of the work"), ConnectionResetError("of the work")])
 def test_exception_of_the_work_is_raised_unchanged(proxy: Proxy, consumer: tuple[str, str], error: Exception) -> None:
-    async def on_message(_message: Message) -> None:
+    async def on_message(_message: ReceivedMessage) -> None:
         raise error
 
     async def run() -> None:

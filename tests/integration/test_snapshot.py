@@ -16,7 +16,11 @@ from unittest import mock
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Origin, Row, SnapshotWriter
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
+    Origin,
+    SnapshotLine,
+    SnapshotWriter,
+)
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
 from support.snapshots import snapshot_lines
@@ -163,7 +167,7 @@ def test_rows_have_the_arrival_time_of_the_answer(healthy: NatsProcesses, run_mo
     written: dict[str, datetime] = {}
     add = SnapshotWriter.add
 
-    def noted(self: SnapshotWriter, origin: Origin, row: Row) -> None:
+    def noted(self: SnapshotWriter, origin: Origin, row: SnapshotLine) -> None:
         written.setdefault(row.table, datetime.now(timezone.utc))
         add(self, origin, row)
 

@@ -31,7 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files imp
     verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Download,
@@ -541,7 +541,7 @@ def test_backup_of_the_nats_cli_is_restored(site: Site, tmp_path: Path, version:
     site.consume(name, "worker", record, fetch=7, ack=6)
     path = tmp_path / "cli"
 
-    def saved_anew() -> Contents:
+    def saved_anew() -> ArchiveContents:
         shutil.rmtree(path, ignore_errors=True)
         asyncio.run(natscli.backup(site.connect, name, path))
         contents = verify(read_backup(DirectoryStore(path)), CONTENTS)

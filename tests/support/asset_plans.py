@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, STREAM_FIELDS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document, parse_document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import AssetsDocument, parse_document
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import marks
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveAssets
 
 SECOND = 1_000_000_000
 Info = dict[str, Any]
 
 
-def document(body: str, identity: str = "d") -> Document:
+def document(body: str, identity: str = "d") -> AssetsDocument:
     return parse_document(f"document: {identity}\ncluster: C1\naccount: A\n{body}")
 
 
-def live_stream(of: Document, name: str, messages: int = 0, mark: bool = True, **config: Any) -> Info:
+def live_stream(of: AssetsDocument, name: str, messages: int = 0, mark: bool = True, **config: Any) -> Info:
     """Return the STREAM.INFO of a stream as declared, with changes in the server's words."""
     stream = of.streams[name]
     own = {key: value for key, value in stream.config.items() if value is not None}
@@ -30,7 +30,7 @@ def live_stream(of: Document, name: str, messages: int = 0, mark: bool = True, *
     return {"config": {**own, "name": name, **config}, "state": state, "created": "2026-01-01T00:00:00Z"}
 
 
-def live_consumer(of: Document, stream: str, name: str, mark: bool = True, **config: Any) -> Info:
+def live_consumer(of: AssetsDocument, stream: str, name: str, mark: bool = True, **config: Any) -> Info:
     consumer = of.streams[stream].consumers[name].config
     own = {key: value for key, value in consumer.items() if value is not None}
     own = {**own, "ack_wait": 30 * SECOND, "max_waiting": 512, "max_ack_pending": 1000}
@@ -40,8 +40,8 @@ def live_consumer(of: Document, stream: str, name: str, mark: bool = True, **con
 
 def live(
     *infos: Info, consumers: Mapping[str, Mapping[str, Info]] | None = None, cluster: str = "C1", **more: Any
-) -> Live:
-    return Live(
+) -> LiveAssets:
+    return LiveAssets(
         cluster=cluster,
         release=more.pop("release", (2, 15)),
         streams={info["config"]["name"]: info for info in infos},

@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     JSON,
     Origin,
-    Row,
+    SnapshotLine,
     SnapshotWriter,
     timestamp,
 )
@@ -283,22 +283,22 @@ class Fleet:
             )
         return totals
 
-    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
+    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[SnapshotLine]:
         zone = "abc"[server % 3]
         known = {"tags": [f"az:{zone}"], "domain": self.domain, "jetstream": True, "rtt": 0.001, "clock_offset": 0.0}
-        yield Row("servers", {}, known)
+        yield SnapshotLine("servers", {}, known)
         details = [(stream, self.detail(stream, server, at)) for stream in self.assets if server in stream.replicas]
         used = sum(detail["state"]["bytes"] for _stream, detail in details)
         up = at - self.started(server, at)
         start = timestamp(START + timedelta(seconds=self.started(server, at)))
-        yield Row(
+        yield SnapshotLine(
             "varz", {}, {"start": start, "mem": 100_000_000, "cores": 4, "in_msgs": int(up * 1000), "connections": 10}
         )
-        yield Row("healthz", {}, {"status": "ok", "status_code": 200})
+        yield SnapshotLine("healthz", {}, {"status": "ok", "status_code": 200})
         for outage in self.outages:
             if outage.server == server and outage.last_words and outage.end <= at < outage.end + 3600:
                 line = {"time": timestamp(START + timedelta(seconds=outage.begin - 1)), "text": outage.last_words}
-                yield Row("server_log", {}, line)
+                yield SnapshotLine("server_log", {}, line)
         members = self.members(at)
         meta: dict[str, Any] = {"cluster_size": len(members)}
         leader = self.meta_leader(at)
@@ -306,7 +306,7 @@ class Fleet:
             meta["leader"] = self.name(leader)
         if leader == server:
             meta["replicas"] = self._peers([other for other in members if other != server], at)
-        yield Row(
+        yield SnapshotLine(
             "jsz",
             {},
             {
@@ -321,22 +321,24 @@ class Fleet:
         for account in sorted({stream.account for stream, _detail in details}):
             got = self.traffic(account, server, at)
             size = {"msgs": got, "bytes": got * 100}
-            yield Row(
+            yield SnapshotLine(
                 "jsz_accounts", {"account": account}, {"storage": held[account], "reserved_storage": ACCOUNT_LIMIT}
             )
-            yield Row("accstatz", {"account": account}, {"conns": 2, "sent": size, "received": size})
+            yield SnapshotLine("accstatz", {"account": account}, {"conns": 2, "sent": size, "received": size})
         for stream, detail in details:
             keys = {"account": stream.account}
             consumers = detail.pop("consumer_detail")
-            yield Row("jsz_streams", keys, detail)
+            yield SnapshotLine("jsz_streams", keys, detail)
             more = {"stream_replicas": len(stream.replicas), "stream_retention": "limits"}
             for consumer in consumers:
-                yield Row("jsz_consumers", {**keys, **more}, consumer)
+                yield SnapshotLine("jsz_consumers", {**keys, **more}, consumer)
             if self.realistic:
                 others = [self.name(other) for other in stream.replicas if other != server]
                 member = raft_member(detail["cluster"].get("leader", ""), others, detail["state"]["last_seq"])
                 for kind in "SC":
-                    yield Row("raftz", {**keys, "raft_group": kind + detail["cluster"]["raft_group"][1:]}, member)
+                    yield SnapshotLine(
+                        "raftz", {**keys, "raft_group": kind + detail["cluster"]["raft_group"][1:]}, member
+                    )
 
 
 @cache

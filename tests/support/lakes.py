@@ -23,7 +23,7 @@ import pytest
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.gold import FACTS, TABLES, made_before
-from jetstream_insights.gold_job import Wanted
+from jetstream_insights.gold_job import WantedTables
 from jetstream_insights.lake import place
 from support.fleet import START, Fleet
 
@@ -90,11 +90,11 @@ def few_silver_tables(patch: pytest.MonkeyPatch, *names: str) -> None:
     patch.setattr(silver, "TABLES", _only(silver.TABLES, _closure(names, needs)))
 
 
-def few_gold_tables(*names: str) -> Wanted:
+def few_gold_tables(*names: str) -> WantedTables:
     """Return these gold tables with those from which they are computed, and the hourly aggregates that these need."""
     tables = _only(TABLES, _closure(names, {name: made_before(table) for name, table in TABLES.items()}))
     sources = [source.partition(".") for table in tables.values() for source in table.of]
-    return Wanted(tables, _only(FACTS, {name for layer, _dot, name in sources if layer in ("hours", "before")}))
+    return WantedTables(tables, _only(FACTS, {name for layer, _dot, name in sources if layer in ("hours", "before")}))
 
 
 def published_files(lake: Path, layer: str, when: date) -> dict[str, list[Path]]:

@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, domains, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster, parse_server
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
-    Row,
+    SnapshotLine,
     SnapshotWriter,
     endpoint_rows,
     message_origin,
@@ -182,10 +182,10 @@ def write_snapshot(
             )
             reported = {**server.as_dict(), "clock_offset": 0.25}
             del reported["js"], reported["health"]
-            writer.add(origin, Row("servers", {}, reported))
+            writer.add(origin, SnapshotLine("servers", {}, reported))
             for row in endpoint_rows("jsz", copy.deepcopy(replies["jsz"][server.id])):
                 writer.add(origin, row)
-            writer.add(origin, Row("healthz", {}, replies["healthz"][server.id]))
+            writer.add(origin, SnapshotLine("healthz", {}, replies["healthz"][server.id]))
             for endpoint, answer in replies.get("more", {}).items():
                 for row in endpoint_rows(endpoint, copy.deepcopy(answer)):
                     writer.add(origin, row)

@@ -27,7 +27,11 @@ import nkeys
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Row, expiry_rows, timestamp
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
+    SnapshotLine,
+    expiry_rows,
+    timestamp,
+)
 from support.credentials import make_jwt, new_key
 from support.fleet import START, VERSION, Fleet, Outage, Stream, write
 
@@ -454,7 +458,7 @@ class Part(Fleet):
     # --- the servers' replies
     # -------------------------------------------------------------------------------------------
 
-    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[Row]:
+    def _rows(self, server: int, at: float, held: Mapping[str, int]) -> Iterator[SnapshotLine]:
         first = min((stream.account for stream in self.assets), default="")
         for row in (*super()._rows(server, at, held), *self._more(server, at)):
             assets = row.table in ("jsz_accounts", "jsz_streams", "jsz_consumers")
@@ -469,7 +473,7 @@ class Part(Fleet):
             yield from self._ephemerals(told, stream, server, at)
             yield self._in_operator_mode(told)
 
-    def _of_row(self, row: Row) -> Asset | None:
+    def _of_row(self, row: SnapshotLine) -> Asset | None:
         """Return the stream that a JSZ row belongs to."""
         if row.table not in ("jsz_streams", "jsz_consumers"):
             return None
@@ -477,7 +481,7 @@ class Part(Fleet):
         assert isinstance(stream, Asset)
         return stream
 
-    def _ephemerals(self, row: Row, stream: Asset | None, server: int, at: float) -> Iterator[Row]:
+    def _ephemerals(self, row: SnapshotLine, stream: Asset | None, server: int, at: float) -> Iterator[SnapshotLine]:
         """Yield the consumers of a stream that were created for one snapshot, as reported by the only server that has
         them."""
         if row.table != "jsz_consumers" or not stream or self.leader(stream, at) != server:
@@ -492,13 +496,13 @@ class Part(Fleet):
                 cluster={"name": self.cluster, "leader": self.name(server)},
                 num_pending=50,
             )
-            yield Row("jsz_consumers", row.keys, consumer)
+            yield SnapshotLine("jsz_consumers", row.keys, consumer)
 
     def _key(self, account: str) -> str:
         """Return the public key of an account in operator mode."""
         return "A" + account.replace("0", "C").replace("1", "D") * 27 + "A"
 
-    def _in_operator_mode(self, row: Row) -> Row:
+    def _in_operator_mode(self, row: SnapshotLine) -> SnapshotLine:
         """Return the row as the collector writes it for accounts that share a name: with the account's public key."""
         if not self.operator or "account" not in {**row.keys, **row.data}:
             return row
@@ -512,32 +516,34 @@ class Part(Fleet):
         if stream:
             row.data["stream_name" if row.table == "jsz_consumers" else "name"] = self._name(stream)
         keys = {**row.keys, "account": account_id(detail)} if "account" in row.keys else row.keys
-        return Row(row.table, keys, row.data)
+        return SnapshotLine(row.table, keys, row.data)
 
     def _name(self, stream: Stream) -> str:
         """Return the name of a stream; in operator mode all accounts have streams of the same names."""
         return f"STREAM-{self.numbers[stream.name] // self.accounts:06}" if self.operator else stream.name
 
-    def _more(self, server: int, at: float) -> Iterator[Row]:
+    def _more(self, server: int, at: float) -> Iterator[SnapshotLine]:
         other = (server + 1) % self.carriers
         remote = {"remote_id": self.identity(other, at), "remote_name": self.name(other)}
-        yield Row("routez", {}, {"rid": 7, **remote, "rtt": "1ms", "pending_size": 0})
+        yield SnapshotLine("routez", {}, {"rid": 7, **remote, "rtt": "1ms", "pending_size": 0})
         own = {"config_digest": "sha256:1", "open_files": 1 << 20, "plaintext_passwords": 0, "disk_free": 2 << 40}
-        yield Row("hosts", {}, own)
+        yield SnapshotLine("hosts", {}, own)
         client = {"kind": "Client", "account": "A0", "lang": "go", "version": "1.40", "rtt": "1ms", "stalls": 0}
         for cid in (1, 2):
-            yield Row("connz", {}, {"cid": cid, **client, "pending_bytes": 0})
+            yield SnapshotLine("connz", {}, {"cid": cid, **client, "pending_bytes": 0})
         if self.operator and server == 0:
             yield from expiry_rows(_logins(), START.timestamp() + at)
-        yield Row("server_log", {}, {"time": timestamp(START), "text": "Server is ready"})
+        yield SnapshotLine("server_log", {}, {"time": timestamp(START), "text": "Server is ready"})
         if self.server_faults.get(server):
             said: Data = {}
             for fault in self.server_faults[server]:
                 fault.tables.get("server_log", _sets())(said, at - BEGIN)
             for text in said.get("lines", ()):
-                yield Row("server_log", {}, {"time": timestamp(START + timedelta(seconds=BEGIN)), "text": text})
+                yield SnapshotLine(
+                    "server_log", {}, {"time": timestamp(START + timedelta(seconds=BEGIN)), "text": text}
+                )
 
-    def _with_faults(self, row: Row, server: int, at: float) -> Row:
+    def _with_faults(self, row: SnapshotLine, server: int, at: float) -> SnapshotLine:
         data, age = row.data, at - BEGIN
         healthy: Callable[[Data, int, float], None] | None = getattr(self, f"_healthy_{row.table}", None)
         if healthy:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from jetstream_insights.gold.common import Maintenance, Settings
+from jetstream_insights.gold.common import GoldSettings, Maintenance
 from jetstream_insights.gold_job import day_hours, make_gold
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import make_silver
@@ -74,5 +74,5 @@ def make_two_days(spark: SparkSession, path: Path) -> Lake:
         write_snapshot(path, recorded(version), NOON, version)
     lake = Lake(spark, str(path), little=True)
     assert make_silver(lake, [hour for day in BOTH for hour in day_hours(day)], quiet).quarantined == 0
-    assert make_gold(lake, BOTH, quiet, settings=Settings(maintenance=(UPGRADE,))).made == 2
+    assert make_gold(lake, BOTH, quiet, settings=GoldSettings(maintenance=(UPGRADE,))).made == 2
     return lake

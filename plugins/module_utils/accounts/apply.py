@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change 
     present_change,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import AccountsDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
     CHANGE,
@@ -39,7 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds i
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.steps import (
     PHASES,
     SIGN,
-    Step,
+    ClaimsStep,
     next_step,
     planned_steps,
     stale_reasons,
@@ -51,7 +51,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import cou
 
 
 @dataclass(frozen=True)
-class Approval:
+class AccountsApproval:
     """The approved plan, as `nats_accounts_plan` returned it, and the names of the accounts that may be deleted."""
 
     plan: Mapping[str, Any]
@@ -70,7 +70,7 @@ class Tools:
 
 
 def apply_document(
-    api: SystemApi, document: Document, approval: Approval, tools: Tools, check_mode: bool
+    api: SystemApi, document: AccountsDocument, approval: AccountsApproval, tools: Tools, check_mode: bool
 ) -> dict[str, Any]:
     """Carry out the plan of a document, and return the steps, the tested roles and the new keys.
 
@@ -85,7 +85,7 @@ def apply_document(
     _require_feasible(document, state, steps)
     if check_mode:
         return {"changed": True, "steps": [step.row() for step in steps], "roles": [], "new_keys": []}
-    run = _Run(api, document, tools)
+    run = _AccountsRun(api, document, tools)
     try:
         run.all_steps(list(dict.fromkeys(step.name for step in steps if step.claims is not None)))
     except NatsFailure as failure:
@@ -96,7 +96,7 @@ def apply_document(
     return {"changed": True, "steps": run.rows, "roles": run.roles, "new_keys": run.new_keys}
 
 
-def _require_approved(document: Document, state: AccountsState, approval: Approval) -> None:
+def _require_approved(document: AccountsDocument, state: AccountsState, approval: AccountsApproval) -> None:
     current = make_plan(document, state.evaluations, state.trust, state.live, state.unread)
     reasons = [*stale_reasons(approval.plan, current), *current["problems"], *current["incomplete"]]
     if reasons:
@@ -110,7 +110,7 @@ def _require_approved(document: Document, state: AccountsState, approval: Approv
         )
 
 
-def _require_feasible(document: Document, state: AccountsState, steps: Sequence[Step]) -> None:
+def _require_feasible(document: AccountsDocument, state: AccountsState, steps: Sequence[ClaimsStep]) -> None:
     """Raise NatsFailure obstacle if an account of the plan cannot be changed."""
     found = []
     for name in dict.fromkeys(step.name for step in steps):
@@ -119,17 +119,17 @@ def _require_feasible(document: Document, state: AccountsState, steps: Sequence[
         raise NatsFailure("obstacle", f"nothing was changed\n{listed(found)}")
 
 
-def _change(name: str, document: Document, state: AccountsState) -> AccountChange:
+def _change(name: str, document: AccountsDocument, state: AccountsState) -> AccountChange:
     account = document.accounts[name]
     if account.is_present:
         return present_change(name, document, state.evaluations, state.trust, state.live, time.time())
     return absent_change(account.id or name, state.evaluations, state.trust, state.live)
 
 
-class _Run:
+class _AccountsRun:
     """The steps of one run. Before each step, all accounts are read."""
 
-    def __init__(self, api: SystemApi, document: Document, tools: Tools) -> None:
+    def __init__(self, api: SystemApi, document: AccountsDocument, tools: Tools) -> None:
         self._api = api
         self._document = document
         self._tools = tools

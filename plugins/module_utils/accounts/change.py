@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import activation_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, import_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation, Trust
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import AccountsDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import ACCOUNT_FIELDS, Normal, words
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, key_kind
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
@@ -24,8 +24,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan im
     DROPPED_KEY,
     REVOKED,
     SAME,
+    AccountUse,
     Closing,
-    Live,
     closed_connections,
     differences,
     exceeded_limits,
@@ -88,7 +88,7 @@ class AccountChange:
 
 
 def present_change(
-    name: str, document: Document, evaluations: Sequence[Evaluation], trust: Trust, live: Live, now: float
+    name: str, document: AccountsDocument, evaluations: Sequence[Evaluation], trust: Trust, live: AccountUse, now: float
 ) -> AccountChange:
     """Return the change that gives an account of the document its desired claims."""
     ids, ambiguous = matched_ids(document, evaluations)
@@ -117,7 +117,7 @@ def compared_change(
     desired: Claims,
     evaluations: Sequence[Evaluation],
     trust: Trust,
-    live: Live,
+    live: AccountUse,
     now: float,
 ) -> AccountChange:
     """Return the change that gives an existing account these claims."""
@@ -151,14 +151,14 @@ def compared_change(
     )
 
 
-def missing_exporters(name: str, document: Document, evaluations: Sequence[Evaluation]) -> list[str]:
+def missing_exporters(name: str, document: AccountsDocument, evaluations: Sequence[Evaluation]) -> list[str]:
     """Return the accounts that do not exist yet although an account imports from them."""
     ids, _ambiguous = matched_ids(document, evaluations)
     exporters = {item["account"] for item in document.accounts[name].fields["imports"]}
     return sorted(one for one in exporters if one in document.accounts and one not in ids)
 
 
-def absent_change(name: str, evaluations: Sequence[Evaluation], trust: Trust, live: Live) -> AccountChange:
+def absent_change(name: str, evaluations: Sequence[Evaluation], trust: Trust, live: AccountUse) -> AccountChange:
     """Return the change that deletes an account, given by name or public key."""
     found = [one for one in evaluations if name in (one.copies.account, one.name)]
     if not found:
@@ -187,7 +187,7 @@ def _has_builtin_of_account(desired: Claims) -> bool:
     return any({**scope, "key": ""} == plain for scope in desired.fields["signing_keys"].values())
 
 
-def _stream_obstacles(actual: Claims, desired: Claims | None, live: Live) -> list[str]:
+def _stream_obstacles(actual: Claims, desired: Claims | None, live: AccountUse) -> list[str]:
     """Return the streams that the change would make inaccessible, or why they are unknown."""
     streams = sorted(one.name for one in stranded_streams(actual, desired, live))
     found = []

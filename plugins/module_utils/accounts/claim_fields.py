@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
     TEMPLATE,
-    Field,
+    ClaimField,
     Malformed,
     Normal,
     Tree,
@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
 )
 
 
-def from_claims(fields: Iterable[Field], given: Mapping[str, Any], unknown: list[str], where: str = "") -> Normal:
+def from_claims(fields: Iterable[ClaimField], given: Mapping[str, Any], unknown: list[str], where: str = "") -> Normal:
     """Return claims in normal form. The paths of fields that are in no table are added to `unknown`. Raises
     Malformed."""
     fields = tuple(one for one in fields if one.wire)
@@ -38,7 +38,7 @@ def from_claims(fields: Iterable[Field], given: Mapping[str, Any], unknown: list
             node = level.get(key)
             if node is None:
                 unknown.append(f"{where}{key}")
-            elif isinstance(node, Field):
+            elif isinstance(node, ClaimField):
                 normal[node.name] = _from_wire(node, item, unknown, f"{where}{key}")
             else:
                 walk(node, item, f"{where}{key}.")
@@ -47,7 +47,7 @@ def from_claims(fields: Iterable[Field], given: Mapping[str, Any], unknown: list
     return normal
 
 
-def _from_wire(one: Field, value: Any, unknown: list[str], where: str) -> Any:
+def _from_wire(one: ClaimField, value: Any, unknown: list[str], where: str) -> Any:
     kind = one.kind
     if kind in ("limit", "size_limit", "number", "duration"):
         if value is not None and not shapes.whole(value):
@@ -86,12 +86,12 @@ def _from_wire(one: Field, value: Any, unknown: list[str], where: str) -> Any:
     return value or one.empty
 
 
-def _absent(one: Field) -> Any:
+def _absent(one: ClaimField) -> Any:
     """Return the normal value of a field that is absent from the claims."""
     return "" if one.kind in ("choice", "sampling") else False if one.kind == "flag" else one.empty
 
 
-def _signing_key(one: Field, item: Any, unknown: list[str], where: str) -> Normal:
+def _signing_key(one: ClaimField, item: Any, unknown: list[str], where: str) -> Normal:
     """Return a signing key: a text, or an object with a role and the template of its users."""
     if isinstance(item, str):
         return from_claims(one.fields, {"key": item}, unknown)
@@ -122,7 +122,7 @@ _WIRE_SHAPES: Mapping[str, shapes.Shape] = {
 }
 
 
-def to_claims(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
+def to_claims(fields: Iterable[ClaimField], normal: Mapping[str, Any]) -> dict[str, Any]:
     """Return a normal form as claims. Empty values are omitted, as with Go's `omitempty`, and so are default choices,
     because older versions of nsc and servers do not support all of them."""
     claims: dict[str, Any] = {}
@@ -140,7 +140,7 @@ def to_claims(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, A
     return claims
 
 
-def _to_wire(one: Field, value: Any) -> Any:
+def _to_wire(one: ClaimField, value: Any) -> Any:
     if one.kind == "object":
         return None if value is None else to_claims(one.fields, value)
     if one.kind == "objects":

@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     JETSTREAM,
     OPERATOR_FIELDS,
     USER_FIELDS,
-    Field,
+    ClaimField,
     Malformed,
     Normal,
 )
@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token i
     encode,
 )
 
-FIELDS: Mapping[str, tuple[Field, ...]] = {
+FIELDS: Mapping[str, tuple[ClaimField, ...]] = {
     OPERATOR: OPERATOR_FIELDS,
     ACCOUNT: ACCOUNT_FIELDS,
     USER: USER_FIELDS,

@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     NONE,
     OPERATOR_FIELDS,
     UNLIMITED,
-    Field,
+    ClaimField,
     Normal,
     Tree,
     read,
@@ -50,36 +50,36 @@ _EXPIRES, _LONGEST_RENEWAL = "30d", 7 * 86400
 #: The permissions of a file with credentials, the default first.
 _MODES = ("0600", "0400", "0640", "0440")
 
-_NAME = Field("name", "", "text", "", required=True)
-OPERATOR_DOCUMENT: tuple[Field, ...] = (_NAME, *OPERATOR_FIELDS)
-USER_DOCUMENT: tuple[Field, ...] = (
-    Field("key", "", "text", "", required=True, description="name of the signing key in the account"),
-    Field("tags", "", "tags"),
-    Field("expires", "", "text", _EXPIRES, description="time after which new credentials expire, or never"),
-    Field(
+_NAME = ClaimField("name", "", "text", "", required=True)
+OPERATOR_DOCUMENT: tuple[ClaimField, ...] = (_NAME, *OPERATOR_FIELDS)
+USER_DOCUMENT: tuple[ClaimField, ...] = (
+    ClaimField("key", "", "text", "", required=True, description="name of the signing key in the account"),
+    ClaimField("tags", "", "tags"),
+    ClaimField("expires", "", "text", _EXPIRES, description="time after which new credentials expire, or never"),
+    ClaimField(
         "renew_before",
         "",
         "text",
         "",
         description="time before the expiry at which credentials are renewed; by default a quarter of expires, at most 7d",
     ),
-    Field(
+    ClaimField(
         "deliver",
         "",
         "object",
         fields=(
-            Field("file", "", "text", "", required=True, description="path of the .creds file"),
-            Field("host", "", "text", "", description="host of the inventory; the controller by default"),
-            Field("owner", "", "text", ""),
-            Field("group", "", "text", ""),
-            Field("mode", "", "choice", _MODES[0], choices=_MODES),
+            ClaimField("file", "", "text", "", required=True, description="path of the .creds file"),
+            ClaimField("host", "", "text", "", description="host of the inventory; the controller by default"),
+            ClaimField("owner", "", "text", ""),
+            ClaimField("group", "", "text", ""),
+            ClaimField("mode", "", "choice", _MODES[0], choices=_MODES),
         ),
         description="file in which user_credentials keeps the credentials",
     ),
 )
-ACCOUNT_DOCUMENT: tuple[Field, ...] = (
-    Field("id", "", f"key_{ACCOUNT}", "", description="public key; without it the account is found by its name"),
-    Field("state", "", "choice", PRESENT, choices=(PRESENT, ABSENT)),
+ACCOUNT_DOCUMENT: tuple[ClaimField, ...] = (
+    ClaimField("id", "", f"key_{ACCOUNT}", "", description="public key; without it the account is found by its name"),
+    ClaimField("state", "", "choice", PRESENT, choices=(PRESENT, ABSENT)),
     *ACCOUNT_FIELDS,
 )
 _DEFAULTS = tuple(one for one in ACCOUNT_FIELDS if one.name.startswith("limits."))
@@ -128,7 +128,7 @@ class DesiredUser:
 
 
 @dataclass(frozen=True)
-class Document:
+class AccountsDocument:
     """A document without errors. `operator`: its normal form, including the name, or None if the document has no
     operator."""
 
@@ -138,12 +138,12 @@ class Document:
     users: tuple[DesiredUser, ...]
 
 
-def parse_document(text: str) -> Document:
+def parse_document(text: str) -> AccountsDocument:
     """Return the text of a document as desired accounts. Raises InvalidDocument."""
     return read_document(load_yaml(text))
 
 
-def read_document(given: Any) -> Document:
+def read_document(given: Any) -> AccountsDocument:
     """Return a parsed YAML document as desired accounts. Raises InvalidDocument with all errors."""
     problems: list[str] = []
     if not isinstance(given, Mapping):
@@ -165,7 +165,7 @@ def read_document(given: Any) -> Document:
         problems += _cross_problems(accounts)
     if problems:
         raise InvalidDocument(problems)
-    return Document(operator, str(system), accounts, users)
+    return AccountsDocument(operator, str(system), accounts, users)
 
 
 def _read_accounts(given: Mapping[str, Any], problems: list[str]) -> dict[str, DesiredAccount]:
@@ -405,7 +405,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _schema_of(fields: Iterable[Field]) -> dict[str, Any]:
+def _schema_of(fields: Iterable[ClaimField]) -> dict[str, Any]:
     fields = tuple(fields)
     required = [one.name for one in fields if one.required]
     return {**_branch(tree(fields)), **({"required": required} if required else {})}
@@ -413,17 +413,18 @@ def _schema_of(fields: Iterable[Field]) -> dict[str, Any]:
 
 def _branch(level: Tree) -> dict[str, Any]:
     properties = {
-        key: _value_schema(node) if isinstance(node, Field) else _branch(node) for key, node in sorted(level.items())
+        key: _value_schema(node) if isinstance(node, ClaimField) else _branch(node)
+        for key, node in sorted(level.items())
     }
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
-def _value_schema(one: Field) -> dict[str, Any]:
+def _value_schema(one: ClaimField) -> dict[str, Any]:
     schema = _kind_schema(one)
     return {**schema, **({"description": one.description} if one.description else {})}
 
 
-def _kind_schema(one: Field) -> dict[str, Any]:
+def _kind_schema(one: ClaimField) -> dict[str, Any]:
     if one.kind == "limit":
         return _LIMIT
     if one.kind == "size_limit":

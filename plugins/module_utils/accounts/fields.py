@@ -47,7 +47,7 @@ _RESPONSES, _RESPONSE_TIME = 1, 120_000_000_000
 
 
 @dataclass(frozen=True)
-class Field:
+class ClaimField:
     """One field. `name`: dotted, in the document. `wire`: dotted, in claims. `kind`: a key of _KINDS.
 
     `default`: the value if the document omits the field. `zero`: the value for a number that is absent or 0 in claims.
@@ -59,7 +59,7 @@ class Field:
     default: Any = None
     zero: Any = 0
     choices: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ClaimField, ...] = ()
     required: bool = False
     shown: bool = True
     description: str = ""
@@ -78,43 +78,43 @@ class Malformed(ValueError):
     """Claims whose field has an unexpected type; the message names the field."""
 
 
-def _limit(name: str, wire: str, kind: str = "limit", default: int = -1, zero: int = 0, **more: Any) -> Field:
-    return Field(name, wire, kind, default, zero, **more)
+def _limit(name: str, wire: str, kind: str = "limit", default: int = -1, zero: int = 0, **more: Any) -> ClaimField:
+    return ClaimField(name, wire, kind, default, zero, **more)
 
 
-def _text(name: str, wire: str = "", **more: Any) -> Field:
-    return Field(name, wire or name, "text", "", **more)
+def _text(name: str, wire: str = "", **more: Any) -> ClaimField:
+    return ClaimField(name, wire or name, "text", "", **more)
 
 
-def _flag(name: str, wire: str = "", **more: Any) -> Field:
-    return Field(name, wire or name, "flag", False, **more)
+def _flag(name: str, wire: str = "", **more: Any) -> ClaimField:
+    return ClaimField(name, wire or name, "flag", False, **more)
 
 
-def _names(name: str, wire: str = "", kind: str = "names", **more: Any) -> Field:
-    return Field(name, wire or name, kind, **more)
+def _names(name: str, wire: str = "", kind: str = "names", **more: Any) -> ClaimField:
+    return ClaimField(name, wire or name, kind, **more)
 
 
-def _permissions(prefix: str = "", wire: str = "") -> tuple[Field, ...]:
+def _permissions(prefix: str = "", wire: str = "") -> tuple[ClaimField, ...]:
     """Return the permissions of a user, a template or an account."""
     return (
         _names(f"{prefix}allow.pub", f"{wire}pub.allow", description="subjects that may be published to"),
         _names(f"{prefix}allow.sub", f"{wire}sub.allow", description="subjects that may be subscribed to"),
         _names(f"{prefix}deny.pub", f"{wire}pub.deny", description="subjects that must not be published to"),
         _names(f"{prefix}deny.sub", f"{wire}sub.deny", description="subjects that must not be subscribed to"),
-        Field(
+        ClaimField(
             f"{prefix}responses",
             f"{wire}resp",
             "object",
             fields=(
                 _limit("max", "max", default=_RESPONSES, zero=_RESPONSES),
-                Field("ttl", "ttl", "duration", _RESPONSE_TIME, _RESPONSE_TIME),
+                ClaimField("ttl", "ttl", "duration", _RESPONSE_TIME, _RESPONSE_TIME),
             ),
             description="messages that may be published to the reply subject of a received request",
         ),
     )
 
 
-def _user_limits(zero: int) -> tuple[Field, ...]:
+def _user_limits(zero: int) -> tuple[ClaimField, ...]:
     """Return the fields of a template or user, including permissions. `zero`: the meaning of an absent limit in claims."""
     return (
         *_permissions(),
@@ -122,7 +122,7 @@ def _user_limits(zero: int) -> tuple[Field, ...]:
         _limit("limits.data", "data", "size_limit", zero=zero),
         _limit("limits.payload", "payload", "size_limit", zero=zero),
         _names("source_addresses", "src", description="networks (CIDR) from which the user may connect"),
-        Field("times", "times", "objects", fields=(_text("start", required=True), _text("end", required=True))),
+        ClaimField("times", "times", "objects", fields=(_text("start", required=True), _text("end", required=True))),
         _text("time_zone", "times_location"),
         _flag("bearer", "bearer_token", description="log in with the JWT alone, without the key"),
         _flag("proxy_required"),
@@ -130,7 +130,7 @@ def _user_limits(zero: int) -> tuple[Field, ...]:
     )
 
 
-JETSTREAM: tuple[Field, ...] = (
+JETSTREAM: tuple[ClaimField, ...] = (
     _limit("disk", "disk_storage", "size_limit", default=0),
     _limit("memory", "mem_storage", "size_limit", default=0),
     _limit("streams", "streams", zero=-1),
@@ -140,7 +140,7 @@ JETSTREAM: tuple[Field, ...] = (
     _limit("memory_max_stream_bytes", "mem_max_stream_bytes", "size_limit", zero=-1),
     _flag("require_max_bytes", "max_bytes_required"),
 )
-LIMITS: tuple[Field, ...] = (
+LIMITS: tuple[ClaimField, ...] = (
     _limit("connections", "conn"),
     _limit("leaf", "leaf", description="leaf node connections"),
     _limit("subscriptions", "subs"),
@@ -148,42 +148,44 @@ LIMITS: tuple[Field, ...] = (
     _limit("data", "data", "size_limit"),
     _limit("imports", "imports"),
     _limit("exports", "exports"),
-    Field("wildcard_exports", "wildcards", "flag", True),
+    ClaimField("wildcard_exports", "wildcards", "flag", True),
     _flag("disallow_bearer"),
-    Field("jetstream", "tiered_limits", "tiers", fields=JETSTREAM),
+    ClaimField("jetstream", "tiered_limits", "tiers", fields=JETSTREAM),
 )
-EXPORT: tuple[Field, ...] = (
+EXPORT: tuple[ClaimField, ...] = (
     _text("subject", required=True),
-    Field("type", "type", "choice", choices=("stream", "service"), required=True),
+    ClaimField("type", "type", "choice", choices=("stream", "service"), required=True),
     _text("name"),
     _flag("private", "token_req", description="importers need an activation"),
-    Field("to", "", "names", description="accounts of the document that may import; implies private"),
-    Field("revoked", "revocations", "moments", description="accounts whose activations up to a time are revoked"),
-    Field("response_type", "response_type", "choice", "Singleton", "Singleton", ("Singleton", "Stream", "Chunked")),
-    Field("response_threshold", "response_threshold", "duration", 0),
-    Field("latency.sampling", "service_latency.sampling", "sampling", ""),
+    ClaimField("to", "", "names", description="accounts of the document that may import; implies private"),
+    ClaimField("revoked", "revocations", "moments", description="accounts whose activations up to a time are revoked"),
+    ClaimField(
+        "response_type", "response_type", "choice", "Singleton", "Singleton", ("Singleton", "Stream", "Chunked")
+    ),
+    ClaimField("response_threshold", "response_threshold", "duration", 0),
+    ClaimField("latency.sampling", "service_latency.sampling", "sampling", ""),
     _text("latency.subject", "service_latency.results"),
-    Field("account_token_position", "account_token_position", "number", 0),
+    ClaimField("account_token_position", "account_token_position", "number", 0),
     _flag("advertise"),
     _flag("allow_trace"),
     _text("description"),
     _text("info_url"),
 )
-IMPORT: tuple[Field, ...] = (
+IMPORT: tuple[ClaimField, ...] = (
     _text("account", required=True, description="name of the exporting account, or its public key"),
     _text("subject", required=True),
-    Field("type", "type", "choice", choices=("stream", "service"), required=True),
+    ClaimField("type", "type", "choice", choices=("stream", "service"), required=True),
     _text("name"),
     _text("local", "local_subject", description="subject in the importing account, if it differs"),
     _flag("share"),
     _flag("allow_trace"),
     _flag("activation", "token", shown=False),
 )
-TEMPLATE: tuple[Field, ...] = _user_limits(zero=-1)
-SIGNING_KEY: tuple[Field, ...] = (
-    Field("key", "key", f"key_{ACCOUNT}", description="public key; without it the key has yet to be created"),
+TEMPLATE: tuple[ClaimField, ...] = _user_limits(zero=-1)
+SIGNING_KEY: tuple[ClaimField, ...] = (
+    ClaimField("key", "key", f"key_{ACCOUNT}", description="public key; without it the key has yet to be created"),
     _text("role", description="name of the role; with it, users of this key get the permissions given here"),
-    Field(
+    ClaimField(
         "builtin",
         "",
         "choice",
@@ -194,64 +196,64 @@ SIGNING_KEY: tuple[Field, ...] = (
     _text("description"),
     *TEMPLATE,
 )
-ACCOUNT_FIELDS: tuple[Field, ...] = (
+ACCOUNT_FIELDS: tuple[ClaimField, ...] = (
     _text("description"),
     _text("info_url"),
     _names("tags", kind="tags"),
-    *(Field(**{**vars(one), "name": f"limits.{one.name}", "wire": f"limits.{one.wire}"}) for one in LIMITS),
-    Field("signing_keys", "signing_keys", "signing_keys", default={}, fields=SIGNING_KEY),
-    Field("exports", "exports", "objects", fields=EXPORT),
-    Field("imports", "imports", "objects", fields=IMPORT),
-    Field("revoke", "revocations", "moments", description="users whose JWTs up to a time are revoked; * for all"),
+    *(ClaimField(**{**vars(one), "name": f"limits.{one.name}", "wire": f"limits.{one.wire}"}) for one in LIMITS),
+    ClaimField("signing_keys", "signing_keys", "signing_keys", default={}, fields=SIGNING_KEY),
+    ClaimField("exports", "exports", "objects", fields=EXPORT),
+    ClaimField("imports", "imports", "objects", fields=IMPORT),
+    ClaimField("revoke", "revocations", "moments", description="users whose JWTs up to a time are revoked; * for all"),
     *_permissions("default_permissions.", "default_permissions."),
-    Field(
+    ClaimField(
         "mappings",
         "mappings",
         "maps",
         fields=(
             _text("subject", required=True),
-            Field("weight", "weight", "number", 100, 100),
+            ClaimField("weight", "weight", "number", 100, 100),
             _text("cluster"),
         ),
     ),
     _names("external_authorization.users", "authorization.auth_users", "keys"),
     _names("external_authorization.accounts", "authorization.allowed_accounts"),
-    Field("external_authorization.xkey", "authorization.xkey", f"key_{CURVE}"),
-    Field(
+    ClaimField("external_authorization.xkey", "authorization.xkey", f"key_{CURVE}"),
+    ClaimField(
         "trace",
         "trace",
         "object",
-        fields=(_text("subject", "dest", required=True), Field("sampling", "sampling", "number", 100, 100)),
+        fields=(_text("subject", "dest", required=True), ClaimField("sampling", "sampling", "number", 100, 100)),
     ),
-    Field("cluster_traffic", "cluster_traffic", "choice", "system", "system", ("system", "owner")),
+    ClaimField("cluster_traffic", "cluster_traffic", "choice", "system", "system", ("system", "owner")),
 )
-OPERATOR_FIELDS: tuple[Field, ...] = (
-    Field("id", "", f"key_{OPERATOR}"),
+OPERATOR_FIELDS: tuple[ClaimField, ...] = (
+    ClaimField("id", "", f"key_{OPERATOR}"),
     _names("signing_keys", kind="keys"),
     _flag("strict_signing_keys", "strict_signing_key_usage"),
     _names("service_urls", "operator_service_urls"),
     _text("account_server_url"),
     _text("assert_server_version"),
-    Field("system_account", "system_account", f"key_{ACCOUNT}", shown=False),
+    ClaimField("system_account", "system_account", f"key_{ACCOUNT}", shown=False),
     _names("tags", kind="tags"),
 )
-USER_FIELDS: tuple[Field, ...] = (
+USER_FIELDS: tuple[ClaimField, ...] = (
     *_user_limits(zero=0),
-    Field("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
+    ClaimField("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
     _names("tags", kind="tags"),
 )
-ACTIVATION_FIELDS: tuple[Field, ...] = (
+ACTIVATION_FIELDS: tuple[ClaimField, ...] = (
     _text("subject", required=True),
-    Field("type", "kind", "choice", choices=("stream", "service"), required=True),
-    Field("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
+    ClaimField("type", "kind", "choice", choices=("stream", "service"), required=True),
+    ClaimField("issuer_account", "issuer_account", f"key_{ACCOUNT}"),
     _names("tags", kind="tags"),
 )
 #: The flat JetStream limits of claims, next to the tiers.
 FLAT = ""
-Tree = dict[str, Union[Field, "Tree"]]
+Tree = dict[str, Union[ClaimField, "Tree"]]
 
 
-def tree(fields: Iterable[Field], by_wire: bool = False) -> Tree:
+def tree(fields: Iterable[ClaimField], by_wire: bool = False) -> Tree:
     """Return the fields as a tree of the keys of the document, or of claims."""
     root: Tree = {}
     for one in fields:
@@ -269,7 +271,7 @@ def tree(fields: Iterable[Field], by_wire: bool = False) -> Tree:
     return root
 
 
-def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -> Normal:
+def read(fields: Iterable[ClaimField], given: Any, where: str, problems: list[str]) -> Normal:
     """Return a mapping of the document in normal form. Each error is added to `problems` with the path of its key."""
     fields = tuple(fields)
     normal = {one.name: one.empty for one in fields if one.wire or one.shown}
@@ -282,7 +284,7 @@ def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -
             node = level.get(key) if isinstance(key, str) else None
             if node is None:
                 problems.append(unknown_key(f"{where}.{key}", str(key), level))
-            elif isinstance(node, Field):
+            elif isinstance(node, ClaimField):
                 normal[node.name] = _read_value(node, item, f"{where}.{key}", problems)
             else:
                 walk(node, item, f"{where}.{key}")
@@ -292,7 +294,7 @@ def read(fields: Iterable[Field], given: Any, where: str, problems: list[str]) -
     return normal
 
 
-def _read_value(one: Field, given: Any, where: str, problems: list[str]) -> Any:
+def _read_value(one: ClaimField, given: Any, where: str, problems: list[str]) -> Any:
     try:
         return _READERS[one.kind](one, given, where, problems)
     except ValueError as error:
@@ -300,38 +302,38 @@ def _read_value(one: Field, given: Any, where: str, problems: list[str]) -> Any:
         return one.empty
 
 
-def _read_text(one: Field, given: Any, where: str, problems: list[str]) -> str:
+def _read_text(one: ClaimField, given: Any, where: str, problems: list[str]) -> str:
     if not isinstance(given, str) or not given.strip() or not shapes.encodable(given):
         raise ValueError(f"{short(given)} is not a text")
     return given
 
 
-def _read_key(one: Field, given: Any, where: str, problems: list[str]) -> str:
+def _read_key(one: ClaimField, given: Any, where: str, problems: list[str]) -> str:
     kind = one.kind.removeprefix("key_")
     if key_kind(given) != kind:
         raise ValueError(f"{short(given)} is not the public key of an {kind}".replace("an curve", "a curve"))
     return str(given)
 
 
-def _read_flag(one: Field, given: Any, where: str, problems: list[str]) -> bool:
+def _read_flag(one: ClaimField, given: Any, where: str, problems: list[str]) -> bool:
     if not isinstance(given, bool):
         raise ValueError(f"{short(given)} is not true or false")
     return given
 
 
-def _read_choice(one: Field, given: Any, where: str, problems: list[str]) -> str:
+def _read_choice(one: ClaimField, given: Any, where: str, problems: list[str]) -> str:
     if given not in one.choices:
         raise ValueError(f"{short(given)} is not one of {', '.join(one.choices)}")
     return str(given)
 
 
-def _read_number(one: Field, given: Any, where: str, problems: list[str]) -> int:
+def _read_number(one: ClaimField, given: Any, where: str, problems: list[str]) -> int:
     if not shapes.count(given) or given > 2**31 - 1:
         raise ValueError(f"{short(given)} is not a number of 0 or more")
     return int(given)
 
 
-def _read_limit(one: Field, given: Any, where: str, problems: list[str]) -> int:
+def _read_limit(one: ClaimField, given: Any, where: str, problems: list[str]) -> int:
     if isinstance(given, str) and given in _WORDS:
         return _zero_allowed(one, _WORDS[given])
     if one.kind == "size_limit" and isinstance(given, str):
@@ -348,14 +350,14 @@ def _read_limit(one: Field, given: Any, where: str, problems: list[str]) -> int:
     return _zero_allowed(one, value)
 
 
-def _zero_allowed(one: Field, value: int) -> int:
+def _zero_allowed(one: ClaimField, value: int) -> int:
     """Return the limit unchanged. Raises ValueError for 0 where servers read 0 as a different value."""
     if value == 0 and one.zero != 0:
         raise ValueError("none is not possible: servers read 0 as " + (UNLIMITED if one.zero < 0 else str(one.zero)))
     return value
 
 
-def _read_duration(one: Field, given: Any, where: str, problems: list[str]) -> int:
+def _read_duration(one: ClaimField, given: Any, where: str, problems: list[str]) -> int:
     if not isinstance(given, str):
         raise ValueError(f"{short(given)} is not a duration such as 2m")
     return round(parse_duration(given, bare=False) * 10**9)
@@ -370,7 +372,7 @@ def _read_moment(given: Any) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp())
 
 
-def _read_moments(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, int]:
+def _read_moments(one: ClaimField, given: Any, where: str, problems: list[str]) -> dict[str, int]:
     if not isinstance(given, Mapping):
         raise ValueError(f"{short(given)} is not a mapping of public keys to times")
     found = {}
@@ -386,7 +388,7 @@ def _read_moments(one: Field, given: Any, where: str, problems: list[str]) -> di
     return found
 
 
-def _read_names(one: Field, given: Any, where: str, problems: list[str]) -> list[str]:
+def _read_names(one: ClaimField, given: Any, where: str, problems: list[str]) -> list[str]:
     if not isinstance(given, (list, tuple)) or not all(isinstance(item, str) and item for item in given):
         raise ValueError(f"{short(given)} is not a list of texts")
     if one.kind == "keys":
@@ -396,29 +398,29 @@ def _read_names(one: Field, given: Any, where: str, problems: list[str]) -> list
     return sorted({item.strip().lower() for item in given} if one.kind == "tags" else set(given))
 
 
-def _read_object(one: Field, given: Any, where: str, problems: list[str]) -> Normal:
+def _read_object(one: ClaimField, given: Any, where: str, problems: list[str]) -> Normal:
     return read(one.fields, given, where, problems)
 
 
-def _read_objects(one: Field, given: Any, where: str, problems: list[str]) -> list[Normal]:
+def _read_objects(one: ClaimField, given: Any, where: str, problems: list[str]) -> list[Normal]:
     if not isinstance(given, (list, tuple)):
         raise ValueError(f"{short(given)} is not a list")
     return ordered(read(one.fields, item, f"{where}[{index}]", problems) for index, item in enumerate(given))
 
 
-def _read_maps(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, list[Normal]]:
+def _read_maps(one: ClaimField, given: Any, where: str, problems: list[str]) -> dict[str, list[Normal]]:
     if not isinstance(given, Mapping):
         raise ValueError(f"{short(given)} is not a mapping of subjects to lists")
     return {str(key): _read_objects(one, item, f"{where}.{key}", problems) for key, item in given.items()}
 
 
-def _read_sampling(one: Field, given: Any, where: str, problems: list[str]) -> str:
+def _read_sampling(one: ClaimField, given: Any, where: str, problems: list[str]) -> str:
     if given == "headers" or (shapes.whole(given) and 1 <= given <= 100):
         return str(given)
     raise ValueError(f"{short(given)} is not headers or a percentage from 1 to 100")
 
 
-def _read_tiers(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
+def _read_tiers(one: ClaimField, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
     if given == NONE:
         return {}
     if not isinstance(given, Mapping) or not given:
@@ -444,7 +446,7 @@ def _without_storage(tiers: dict[str, Normal]) -> dict[str, Normal]:
     return tiers if any(one["disk"] or one["memory"] for one in tiers.values()) else {}
 
 
-def _read_signing_keys(one: Field, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
+def _read_signing_keys(one: ClaimField, given: Any, where: str, problems: list[str]) -> dict[str, Normal]:
     """Return the signing keys by their name in the document."""
     if not isinstance(given, Mapping):
         raise ValueError(f"{short(given)} is not a mapping of names to keys")
@@ -486,7 +488,7 @@ def ordered(items: Iterable[Normal]) -> list[Normal]:
     return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
 
 
-def words(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
+def words(fields: Iterable[ClaimField], normal: Mapping[str, Any]) -> dict[str, Any]:
     """Return a normal form in the words of the document: every limit, and every other value that differs from the
     default."""
     found: dict[str, Any] = {}
@@ -502,7 +504,7 @@ def words(fields: Iterable[Field], normal: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def in_words(one: Field, value: Any) -> Any:
+def in_words(one: ClaimField, value: Any) -> Any:
     """Return a value in the words of the document."""
     if one.kind in ("limit", "size_limit"):
         if value in (-1, 0):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import Live
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import AccountUse
 
 #: The name of a key that has yet to be created, which no public key equals.
 NEW = "new"
@@ -58,7 +58,7 @@ def _with_keys(account: Claims, scopes: object) -> Claims:
     return replace(account, fields={**account.fields, "signing_keys": scopes})
 
 
-def key_users(keys: Sequence[str], account: Claims, live: Live) -> dict[str, int]:
+def key_users(keys: Sequence[str], account: Claims, live: AccountUse) -> dict[str, int]:
     """Return the number of connections of each key's users."""
     mine = [one for one in live.connections if one.account == account.subject]
     return {key: sum(one.issuer == key for one in mine) for key in keys}

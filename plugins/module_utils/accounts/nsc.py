@@ -42,7 +42,7 @@ _NO_USER = from_claims(USER_FIELDS, {}, [])
 
 
 @dataclass(frozen=True)
-class Store:
+class NscStore:
     """The decoded JWTs of a store. `accounts`: each account with its users."""
 
     operator: Claims
@@ -59,7 +59,7 @@ class Imported:
     users: list[dict[str, Any]]
 
 
-def document_from_store(store: Store, now: float) -> Imported:
+def document_from_store(store: NscStore, now: float) -> Imported:
     """Return the document of a store. Raises ValueError if the accounts are not a valid document; the message has one
     line for each reason."""
     notes = [f"operator {store.operator.name}: {note}" for note in _operator_notes(store.operator, now)]

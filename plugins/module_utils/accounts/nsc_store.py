@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import NscStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import LONGEST, InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import flag, misshapen, optional, read_json, text
 
@@ -34,13 +34,13 @@ class UnreadableStore(ValueError):
         super().__init__("\n".join(problems))
 
 
-def read_store(path: str) -> tuple[Store, list[str]]:
+def read_store(path: str) -> tuple[NscStore, list[str]]:
     """Return the JWTs of the store in this directory, and notes on its files. Raises UnreadableStore with all problems,
     because an incomplete document would not show its gaps."""
-    return _Reader(path).read()
+    return _StoreReader(path).read()
 
 
-class _Reader:
+class _StoreReader:
     """One pass over the files of a store."""
 
     def __init__(self, path: str) -> None:
@@ -50,7 +50,7 @@ class _Reader:
         self._problems: list[str] = []
         self._notes: list[str] = []
 
-    def read(self) -> tuple[Store, list[str]]:
+    def read(self) -> tuple[NscStore, list[str]]:
         name = self._operator_name()
         operator = self._claims(os.path.join(self._root, f"{name}.jwt"), OPERATOR)
         accounts = []
@@ -64,7 +64,7 @@ class _Reader:
                 accounts.append((account, users))
         if self._problems or operator is None:
             raise UnreadableStore(self._problems)
-        return Store(operator, accounts), self._notes
+        return NscStore(operator, accounts), self._notes
 
     def _operator_name(self) -> str:
         path = os.path.join(self._root, _INFO)

@@ -20,8 +20,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation, Trust
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
+    AccountsDocument,
     DesiredAccount,
-    Document,
     desired_claims,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
@@ -31,7 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     JETSTREAM,
     OPERATOR_FIELDS,
     SIGNING_KEY,
-    Field,
+    ClaimField,
     Normal,
     in_words,
 )
@@ -83,7 +83,7 @@ class LiveConnection:
 
 
 @dataclass(frozen=True)
-class StoredStream:
+class AccountStream:
     """A stream of an account. `size`: bytes of one replica. `consumers`: their number."""
 
     account: str
@@ -95,11 +95,11 @@ class StoredStream:
 
 
 @dataclass(frozen=True)
-class Live:
+class AccountUse:
     """The current use of the accounts. `unknown`: servers that did not report it, so the costs are lower bounds."""
 
     connections: tuple[LiveConnection, ...]
-    streams: tuple[StoredStream, ...]
+    streams: tuple[AccountStream, ...]
     unknown: tuple[str, ...] = ()
 
 
@@ -133,7 +133,7 @@ def rotated_roles(account: Claims) -> list[str]:
 
 
 def matched_claims(
-    account: DesiredAccount, document: Document, ids: Mapping[str, str], actual: Claims | None
+    account: DesiredAccount, document: AccountsDocument, ids: Mapping[str, str], actual: Claims | None
 ) -> Claims:
     """Return the desired claims of an account, with the servers' signing keys for those without a public key.
     `actual`: None for an account that does not exist yet."""
@@ -171,11 +171,11 @@ def _without(items: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [item for item in items if item not in others]
 
 
-def _words_of(one: Field, items: list[Any]) -> list[Any]:
+def _words_of(one: ClaimField, items: list[Any]) -> list[Any]:
     return list(in_words(one, items))
 
 
-def _mapping_changes(one: Field, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _mapping_changes(one: ClaimField, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
     before, after = in_words(one, old), in_words(one, new)
     return [
         _change(f"{one.name}.{key}", before.get(key), after.get(key))
@@ -219,7 +219,7 @@ class Closing:
     count: int
 
 
-def closed_connections(actual: Claims, desired: Claims | None, live: Live) -> list[Closing]:
+def closed_connections(actual: Claims, desired: Claims | None, live: AccountUse) -> list[Closing]:
     """Return the connections that a change closes, grouped by reason; each connection is counted once. `desired`: None
     for a deletion."""
     left = [one for one in live.connections if one.account == actual.subject]
@@ -269,14 +269,14 @@ def _is_revoked(one: LiveConnection, revoked: Mapping[str, int]) -> bool:
     return bool(moment) and (one.issued_at is None or one.issued_at <= moment)
 
 
-def stranded_streams(actual: Claims, desired: Claims | None, live: Live) -> list[StoredStream]:
+def stranded_streams(actual: Claims, desired: Claims | None, live: AccountUse) -> list[AccountStream]:
     """Return the streams that become inaccessible if the account is deleted or loses JetStream."""
     if desired is not None and desired.fields["limits.jetstream"]:
         return []
     return [one for one in live.streams if one.account == actual.subject]
 
 
-def exceeded_limits(actual: Claims, desired: Claims, live: Live) -> list[str]:
+def exceeded_limits(actual: Claims, desired: Claims, live: AccountUse) -> list[str]:
     """Return the JetStream limits that are lower than the current use. Servers accept such limits, and then refuse to
     create assets and store messages."""
     streams = [one for one in live.streams if one.account == actual.subject]
@@ -321,7 +321,11 @@ def lost_imports(name: str, actual: Claims, desired: Claims | None, others: Iter
 
 
 def make_plan(
-    document: Document, evaluations: Sequence[Evaluation], trust: Trust, live: Live, missing: Sequence[str] = ()
+    document: AccountsDocument,
+    evaluations: Sequence[Evaluation],
+    trust: Trust,
+    live: AccountUse,
+    missing: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the plan: the problems that prevent its execution, the changes of the operator, and the accounts.
 
@@ -351,7 +355,7 @@ def make_plan(
     return {**plan, "fingerprint": fingerprint(document, evaluations, trust)}
 
 
-def matched_ids(document: Document, evaluations: Sequence[Evaluation]) -> tuple[dict[str, str], list[str]]:
+def matched_ids(document: AccountsDocument, evaluations: Sequence[Evaluation]) -> tuple[dict[str, str], list[str]]:
     """Return the public key of each account of the document that exists on the servers, by name, and a problem for each
     name that several accounts on the servers share."""
     ids, problems = {}, []
@@ -388,9 +392,9 @@ def _row(name: str, key: str, state: str, **more: Any) -> dict[str, Any]:
 def _account_plan(
     account: DesiredAccount,
     evaluation: Evaluation | None,
-    document: Document,
+    document: AccountsDocument,
     ids: Mapping[str, str],
-    live: Live,
+    live: AccountUse,
     evaluations: Sequence[Evaluation],
 ) -> dict[str, Any]:
     key = ids.get(account.name, "")
@@ -423,7 +427,7 @@ def _account_plan(
     )
 
 
-def _stranded(streams: Sequence[StoredStream]) -> dict[str, Any]:
+def _stranded(streams: Sequence[AccountStream]) -> dict[str, Any]:
     return {
         "count": len(streams),
         "bytes": sum(one.size * one.replicas for one in streams),
@@ -452,7 +456,7 @@ def _extra(evaluation: Evaluation, trust: Trust) -> dict[str, Any]:
     )
 
 
-def operator_changes(document: Document, trust: Trust, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def operator_changes(document: AccountsDocument, trust: Trust, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the differences between the operator of the document and that of the servers; changing the servers'
     operator needs a restart of every server."""
     if not trust.claims:
@@ -481,7 +485,7 @@ def operator_changes(document: Document, trust: Trust, ids: Mapping[str, str]) -
     return found
 
 
-def fingerprint(document: Document, evaluations: Sequence[Evaluation], trust: Trust) -> str:
+def fingerprint(document: AccountsDocument, evaluations: Sequence[Evaluation], trust: Trust) -> str:
     """Return a digest of everything that the plan depends on, except the costs: the document, the servers' copies and
     their operators."""
     content = {

@@ -40,14 +40,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     read_trust,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    Document,
+    AccountsDocument,
     parse_document,
     read_document,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import Normal
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory, given_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import CHANGE, DELETE, Live
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import CHANGE, DELETE, AccountUse
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import (
     CopiesReading,
     read_copies,
@@ -77,7 +77,7 @@ class AccountsState:
     reading: CopiesReading
     trust: Trust
     evaluations: tuple[Evaluation, ...]
-    live: Live
+    live: AccountUse
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -124,7 +124,7 @@ def signing_means(params: Mapping[str, Any]) -> tuple[SeedKey, KeyDirectory | No
     )
 
 
-def desired_document(given: Any) -> Document:
+def desired_document(given: Any) -> AccountsDocument:
     """Return the document of an option. Raises NatsFailure invalid_option with its errors."""
     try:
         return parse_document(given) if isinstance(given, str) else read_document(given)

@@ -18,9 +18,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     read_trust,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    Live,
+    AccountStream,
+    AccountUse,
     LiveConnection,
-    StoredStream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
@@ -115,7 +115,7 @@ def read_copies(api: SystemApi, expected: Collection[str] = (), account: str | N
     )
 
 
-def read_live(api: SystemApi, servers: Sequence[Server]) -> Live:
+def read_live(api: SystemApi, servers: Sequence[Server]) -> AccountUse:
     """Return the connections and streams of all accounts. Raises NatsFailure."""
     connections = []
     unknown = []
@@ -130,7 +130,7 @@ def read_live(api: SystemApi, servers: Sequence[Server]) -> Live:
             if str(item.get("kind") or "Client") in ("Client", "Leafnode")
         ]
     streams = tuple(
-        StoredStream(
+        AccountStream(
             stream.account,
             stream.name,
             stream.group.size,
@@ -140,7 +140,7 @@ def read_live(api: SystemApi, servers: Sequence[Server]) -> Live:
         )
         for stream in api.read_cluster(health=False).streams
     )
-    return Live(tuple(connections), streams, tuple(sorted(unknown)))
+    return AccountUse(tuple(connections), streams, tuple(sorted(unknown)))
 
 
 def _connection(item: Mapping[str, Any]) -> LiveConnection:

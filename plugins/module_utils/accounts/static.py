@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     JETSTREAM,
     LIMITS,
     UNLIMITED,
-    Field,
+    ClaimField,
     in_words,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, key_kind
@@ -129,7 +129,7 @@ def _account(account: Mapping[str, Any], name: str, notes: list[str]) -> dict[st
     return found
 
 
-def _limit(fields: tuple[Field, ...], name: str, value: Any) -> Any:
+def _limit(fields: tuple[ClaimField, ...], name: str, value: Any) -> Any:
     """Return a limit in the document's words."""
     one = next(field for field in fields if field.name == name)
     number = size_bytes(value)

@@ -16,7 +16,10 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import content_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import DesiredAccount, Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
+    AccountsDocument,
+    DesiredAccount,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import FLAT, LIMITS, Normal, ordered
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
     CREATE,
@@ -48,7 +51,7 @@ SIGN = "signature"
 
 
 @dataclass(frozen=True)
-class Step:
+class ClaimsStep:
     """One push of an account's claims, or its deletion (`claims` is None). `phase`: one of PHASES, CREATE, SIGN or
     DELETE."""
 
@@ -135,23 +138,23 @@ def _wider_tier(before: Normal | None, after: Normal | None) -> Normal:
     }
 
 
-def next_step(phase: str, name: str, actual: Claims | None, desired: Claims) -> Step | None:
+def next_step(phase: str, name: str, actual: Claims | None, desired: Claims) -> ClaimsStep | None:
     """Return the next step of an account in a phase, None if there is none."""
     target = phase_claims(phase, actual, desired)
     if target is None:
         return None
     changes = () if actual is None else tuple(differences(actual, target))
-    return Step(name, CREATE if actual is None else phase, target, changes)
+    return ClaimsStep(name, CREATE if actual is None else phase, target, changes)
 
 
-def planned_steps(document: Document, evaluations: Sequence[Evaluation]) -> list[Step]:
+def planned_steps(document: AccountsDocument, evaluations: Sequence[Evaluation]) -> list[ClaimsStep]:
     """Return all steps that change the servers' copies into the accounts of the document, in their order. Keys that have
     yet to be created are placeholders."""
     ids, _ambiguous = matched_ids(document, evaluations)
     by_id = {one.copies.account: one for one in evaluations}
     current = {name: by_id[ids[name]].claims if ids.get(name) in by_id else None for name in document.accounts}
     desired = {one.name: matched_claims(one, document, ids, current[one.name]) for one in present_accounts(document)}
-    found: list[Step] = []
+    found: list[ClaimsStep] = []
     for phase in PHASES:
         for name, target_claims in desired.items():
             while (step := next_step(phase, name, current[name], target_claims)) is not None:
@@ -160,13 +163,15 @@ def planned_steps(document: Document, evaluations: Sequence[Evaluation]) -> list
     untrusted = {one.copies.account for one in evaluations if one.signer_problem or one.disagreements}
     pushed = {step.name for step in found}
     found += [
-        Step(name, SIGN, current[name], ()) for name in desired if name not in pushed and ids.get(name) in untrusted
+        ClaimsStep(name, SIGN, current[name], ())
+        for name in desired
+        if name not in pushed and ids.get(name) in untrusted
     ]
     gone = [one.name for one in document.accounts.values() if not one.is_present and ids.get(one.name) in by_id]
-    return found + [Step(name, DELETE, None, ()) for name in gone]
+    return found + [ClaimsStep(name, DELETE, None, ()) for name in gone]
 
 
-def present_accounts(document: Document) -> Iterator[DesiredAccount]:
+def present_accounts(document: AccountsDocument) -> Iterator[DesiredAccount]:
     """Yield the accounts of the document that must exist."""
     return (one for one in document.accounts.values() if one.is_present)
 

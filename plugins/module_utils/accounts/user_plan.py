@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credent
     read_credentials,
     renewal_reasons,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import DesiredUser, Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import AccountsDocument, DesiredUser
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import matched_ids
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_claims
@@ -68,7 +68,7 @@ class UserPlan:
 
 
 @dataclass(frozen=True)
-class Reading:
+class UserState:
     """The state that a plan compares with the document. `evaluations`: the accounts of the servers. `is_strict`: whether
     the operator requires signing keys. `current`: the content of each user's file, by ACCOUNT/NAME, if it exists.
     `has_seed`: whether the seed of a public key is available. `replaced`: public keys that sign no more users."""
@@ -84,7 +84,7 @@ class _Impossible(ValueError):
     """Credentials cannot be issued; the message contains the reason."""
 
 
-def plan_users(document: Document, reading: Reading, now: float) -> list[UserPlan]:
+def plan_users(document: AccountsDocument, reading: UserState, now: float) -> list[UserPlan]:
     """Return the plan for each user of the document, in the order of the document."""
     ids, _ambiguous = matched_ids(document, reading.evaluations)
     found = []
@@ -110,7 +110,9 @@ def _account(key: str | None, evaluations: Sequence[Evaluation], name: str) -> C
     return found.claims
 
 
-def _plan_user(user: DesiredUser, document: Document, account: Claims, reading: Reading, now: float) -> UserPlan:
+def _plan_user(
+    user: DesiredUser, document: AccountsDocument, account: Claims, reading: UserState, now: float
+) -> UserPlan:
     text = reading.current.get(user.label, "")
     current = read_credentials(text)
     if current is None and text.strip():
@@ -139,7 +141,7 @@ def _desired(user: DesiredUser, signer: str) -> DesiredCredentials:
 
 def _signer(
     user: DesiredUser,
-    document: Document,
+    document: AccountsDocument,
     account: Claims,
     current: UserCredentials | None,
     replaced: Collection[str],

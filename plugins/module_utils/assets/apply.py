@@ -69,7 +69,7 @@ _PLAN = {
 
 
 @dataclass(frozen=True)
-class Approval:
+class AssetsApproval:
     """The approved plan, as `nats_assets_plan` returned it; the names of the streams and buckets that may be deleted
     with their messages; and the names of those that need no recent backup."""
 
@@ -166,7 +166,7 @@ def deletion_refusals(
     steps: Iterable[Row],
     messages: Mapping[tuple[str, str], int],
     backups: Mapping[tuple[str, str], str],
-    approval: Approval,
+    approval: AssetsApproval,
     now: datetime,
 ) -> list[str]:
     """Return why streams with messages must not be deleted. `messages`: by account and stream; `backups`: likewise, the

@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config im
     DUPLICATE_WINDOW,
     STREAM_FIELDS,
     Config,
-    Field,
+    ConfigKey,
     OptionError,
 )
 
@@ -35,7 +35,7 @@ _KV_NAMES = {
 }
 
 
-def _fields(*names: str) -> tuple[Field, ...]:
+def _fields(*names: str) -> tuple[ConfigKey, ...]:
     return tuple(replace(_STREAM_FIELD[_KV_NAMES.get(name, name)], name=name) for name in names)
 
 
@@ -112,7 +112,7 @@ def object_options(config: Config) -> dict[str, Any]:
     return _options(OBJECT_FIELDS, config)
 
 
-def _options(fields: Iterable[Field], config: Config) -> dict[str, Any]:
+def _options(fields: Iterable[ConfigKey], config: Config) -> dict[str, Any]:
     return {item.name: config[_KV_NAMES.get(item.name, item.name)] for item in fields}
 
 

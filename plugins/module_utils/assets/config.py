@@ -31,7 +31,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True)
-class Field:
+class ConfigKey:
     """One key of a configuration. `kind` is one of the keys of _TYPES.
 
     `default`: the server's default. `since`: the first release with the field, `choices_since`: the first releases with
@@ -42,7 +42,7 @@ class Field:
     kind: str
     default: Any = None
     choices: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = ()
+    fields: tuple[ConfigKey, ...] = ()
     since: Release = OLDEST
     choices_since: Mapping[str, Release] = field(default_factory=dict)
     unlimited: bool = False
@@ -50,44 +50,44 @@ class Field:
     aliases: tuple[str, ...] = ()
 
 
-def _text(name: str, **more: Any) -> Field:
-    return Field(name, "text", "", **more)
+def _text(name: str, **more: Any) -> ConfigKey:
+    return ConfigKey(name, "text", "", **more)
 
 
-def _flag(name: str, **more: Any) -> Field:
-    return Field(name, "flag", False, **more)
+def _flag(name: str, **more: Any) -> ConfigKey:
+    return ConfigKey(name, "flag", False, **more)
 
 
-def _limit(name: str, kind: str = "number") -> Field:
-    return Field(name, kind, -1)
+def _limit(name: str, kind: str = "number") -> ConfigKey:
+    return ConfigKey(name, kind, -1)
 
 
-def _number(name: str, kind: str = "number", default: int = 0, **more: Any) -> Field:
-    return Field(name, kind, default, **more)
+def _number(name: str, kind: str = "number", default: int = 0, **more: Any) -> ConfigKey:
+    return ConfigKey(name, kind, default, **more)
 
 
-def _choice(name: str, *choices: str, **more: Any) -> Field:
-    return Field(name, "choice", choices[0], choices, **more)
+def _choice(name: str, *choices: str, **more: Any) -> ConfigKey:
+    return ConfigKey(name, "choice", choices[0], choices, **more)
 
 
 _TRANSFORM = (_text("src"), _text("dest", required=True))
 _SOURCE = (
     _text("name", required=True),
     _number("opt_start_seq"),
-    Field("opt_start_time", "time"),
+    ConfigKey("opt_start_time", "time"),
     _text("filter_subject"),
-    Field("subject_transforms", "objects", fields=_TRANSFORM),
-    Field("external", "object", fields=(_text("api", required=True), _text("deliver"))),
-    Field(
+    ConfigKey("subject_transforms", "objects", fields=_TRANSFORM),
+    ConfigKey("external", "object", fields=(_text("api", required=True), _text("deliver"))),
+    ConfigKey(
         "consumer",
         "object",
         fields=(_text("name", required=True), _text("deliver_subject", required=True)),
         since=(2, 14),
     ),
 )
-STREAM_FIELDS: tuple[Field, ...] = (
+STREAM_FIELDS: tuple[ConfigKey, ...] = (
     _text("description"),
-    Field("subjects", "names"),
+    ConfigKey("subjects", "names"),
     _choice("retention", "limits", "interest", "workqueue"),
     _limit("max_consumers"),
     _limit("max_msgs"),
@@ -101,16 +101,16 @@ STREAM_FIELDS: tuple[Field, ...] = (
     _number("num_replicas", default=1),
     _flag("no_ack"),
     _number("duplicate_window", "duration"),
-    Field("placement", "object", fields=(_text("cluster"), Field("tags", "names"))),
-    Field("mirror", "object", fields=_SOURCE),
-    Field("sources", "objects", fields=_SOURCE),
+    ConfigKey("placement", "object", fields=(_text("cluster"), ConfigKey("tags", "names"))),
+    ConfigKey("mirror", "object", fields=_SOURCE),
+    ConfigKey("sources", "objects", fields=_SOURCE),
     _choice("compression", "none", "s2"),
     _number("first_seq"),
-    Field("subject_transform", "object", fields=_TRANSFORM),
-    Field(
+    ConfigKey("subject_transform", "object", fields=_TRANSFORM),
+    ConfigKey(
         "republish",
         "object",
-        fields=(Field("src", "text", ">"), _text("dest", required=True), _flag("headers_only")),
+        fields=(ConfigKey("src", "text", ">"), _text("dest", required=True), _flag("headers_only")),
     ),
     _flag("allow_direct"),
     _flag("mirror_direct"),
@@ -118,7 +118,7 @@ STREAM_FIELDS: tuple[Field, ...] = (
     _flag("deny_delete"),
     _flag("deny_purge"),
     _flag("allow_rollup_hdrs"),
-    Field(
+    ConfigKey(
         "consumer_limits",
         "object",
         fields=(_number("inactive_threshold", "duration"), _number("max_ack_pending")),
@@ -130,21 +130,21 @@ STREAM_FIELDS: tuple[Field, ...] = (
     _flag("allow_msg_schedules", since=(2, 12)),
     _choice("persist_mode", "default", "async", since=(2, 12)),
     _flag("allow_batched", since=(2, 14)),
-    Field("metadata", "map"),
+    ConfigKey("metadata", "map"),
 )
-CONSUMER_FIELDS: tuple[Field, ...] = (
+CONSUMER_FIELDS: tuple[ConfigKey, ...] = (
     _text("description"),
     _choice("deliver_policy", "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
     _number("opt_start_seq"),
-    Field("opt_start_time", "time"),
+    ConfigKey("opt_start_time", "time"),
     _choice("ack_policy", "none", "all", "explicit", "flow_control", choices_since={"flow_control": (2, 14)}),
     _number("ack_wait", "duration"),
     _limit("max_deliver"),
-    Field("backoff", "durations"),
-    Field("filter_subjects", "names", aliases=("filter_subject",)),
+    ConfigKey("backoff", "durations"),
+    ConfigKey("filter_subjects", "names", aliases=("filter_subject",)),
     _choice("replay_policy", "instant", "original"),
     _number("rate_limit_bps"),
-    Field("sample_freq", "percent", ""),
+    ConfigKey("sample_freq", "percent", ""),
     _number("max_waiting"),
     _number("max_ack_pending", unlimited=True),
     _flag("flow_control"),
@@ -158,8 +158,8 @@ CONSUMER_FIELDS: tuple[Field, ...] = (
     _number("inactive_threshold", "duration"),
     _number("num_replicas"),
     _flag("mem_storage"),
-    Field("pause_until", "time", since=(2, 11)),
-    Field("priority_groups", "names", since=(2, 11)),
+    ConfigKey("pause_until", "time", since=(2, 11)),
+    ConfigKey("priority_groups", "names", since=(2, 11)),
     _choice(
         "priority_policy",
         "none",
@@ -170,7 +170,7 @@ CONSUMER_FIELDS: tuple[Field, ...] = (
         choices_since={"prioritized": (2, 12)},
     ),
     _number("priority_timeout", "duration", since=(2, 11)),
-    Field("metadata", "map"),
+    ConfigKey("metadata", "map"),
 )
 #: How Ansible parses each kind of field.
 _TYPES: Mapping[str, Mapping[str, Any]] = {
@@ -190,7 +190,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def argument_spec(fields: Iterable[Field]) -> dict[str, dict[str, Any]]:
+def argument_spec(fields: Iterable[ConfigKey]) -> dict[str, dict[str, Any]]:
     """Return the module options of these fields, under the same names."""
     spec: dict[str, dict[str, Any]] = {}
     for item in fields:
@@ -205,7 +205,7 @@ def argument_spec(fields: Iterable[Field]) -> dict[str, dict[str, Any]]:
     return spec
 
 
-def desired_fields(fields: Iterable[Field], params: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+def desired_fields(fields: Iterable[ConfigKey], params: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return the options that are set (not null), in normal form. Raises OptionError."""
     return {
         item.name: normal(item, _read(item, params[item.name], where + item.name))
@@ -214,7 +214,7 @@ def desired_fields(fields: Iterable[Field], params: Mapping[str, Any], where: st
     }
 
 
-def _read(item: Field, given: Any, where: str) -> Any:
+def _read(item: ConfigKey, given: Any, where: str) -> Any:
     """Return an option's value in the server's units."""
     try:
         if item.kind == "size":
@@ -236,7 +236,7 @@ def _read(item: Field, given: Any, where: str) -> Any:
     return given
 
 
-def _read_object(item: Field, given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _read_object(item: ConfigKey, given: Mapping[str, Any], where: str) -> dict[str, Any]:
     absent = [part.name for part in item.fields if part.required and not given.get(part.name)]
     if absent:
         raise OptionError(f"{where}: {', '.join(absent)} must be given")
@@ -273,7 +273,7 @@ def _moment(text: str) -> str:
     return moment.replace(tzinfo=None).isoformat() + "Z"
 
 
-def normal(item: Field, value: Any) -> Any:
+def normal(item: ConfigKey, value: Any) -> Any:
     """Return a field's value, which comes from a server or from `desired_fields`, in normal form."""
     if item.kind in ("number", "size", "duration"):
         number = int(value or 0)
@@ -297,14 +297,14 @@ def normal(item: Field, value: Any) -> Any:
     return value or item.default
 
 
-def _normal_object(item: Field, value: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+def _normal_object(item: ConfigKey, value: Optional[Mapping[str, Any]]) -> dict[str, Any]:
     """Return an object with only the values that differ from the default, so an absent value equals the default."""
     whole = {part.name: normal(part, (value or {}).get(part.name)) for part in item.fields}
     empty = {part.name: normal(part, None) for part in item.fields}
     return {name: one for name, one in whole.items() if one != empty[name]}
 
 
-def normal_config(fields: Iterable[Field], config: Config) -> dict[str, Any]:
+def normal_config(fields: Iterable[ConfigKey], config: Config) -> dict[str, Any]:
     """Return the complete configuration of a stream or consumer, as a server reports it, in normal form."""
     known = dict(config)
     if known.get("filter_subject"):
@@ -312,7 +312,7 @@ def normal_config(fields: Iterable[Field], config: Config) -> dict[str, Any]:
     return {item.name: normal(item, known.get(item.name)) for item in fields}
 
 
-def shown(fields: Iterable[Field], config: Config) -> dict[str, Any]:
+def shown(fields: Iterable[ConfigKey], config: Config) -> dict[str, Any]:
     """Return the values of a configuration in normal form that differ from the server's defaults."""
     return {item.name: config[item.name] for item in fields if config[item.name] != normal(item, None)}
 
@@ -332,7 +332,7 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 
 
 def request(
-    fields: Iterable[Field], raw: Config, target: Config, keys: Iterable[str], release: Release
+    fields: Iterable[ConfigKey], raw: Config, target: Config, keys: Iterable[str], release: Release
 ) -> dict[str, Any]:
     """Return the configuration to send: the server's own (`raw`) with the new values of `keys`.
 
@@ -360,7 +360,7 @@ def request(
     return {**config, "metadata": metadata} if metadata or raw.get("metadata") else config
 
 
-def too_new(fields: Iterable[Field], config: Config, release: Release, where: str = "") -> list[str]:
+def too_new(fields: Iterable[ConfigKey], config: Config, release: Release, where: str = "") -> list[str]:
     """Return the parts of a configuration that servers of `release` do not support, each with the option and the
     required version."""
     found: list[str] = []

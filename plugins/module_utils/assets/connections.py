@@ -73,7 +73,7 @@ _TELLS_TOKENS = (2, 11, 3)
 
 
 @dataclass(frozen=True)
-class Reading:
+class AffectedConnections:
     """The matching connections; the servers that reported their connections; the requested servers that are missing;
     and the failed requests."""
 
@@ -90,7 +90,9 @@ class Reading:
         ]
 
 
-def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[str], state: str = OPEN) -> Reading:
+def read_connections(
+    api: SystemApi, params: Mapping[str, Any], kinds: Sequence[str], state: str = OPEN
+) -> AffectedConnections:
     """Return the connections that match the options of FILTER_SPEC. Raises NatsFailure."""
     if params["subject"] is not None and (params["account"] is None or state != OPEN):
         raise NatsFailure(
@@ -126,7 +128,7 @@ def read_connections(api: SystemApi, params: Mapping[str, Any], kinds: Sequence[
             if matches(row, params, kinds, network):
                 found[server.id, row["cid"]] = row
     missing = sorted(set(names or ()) - {server.name for server in servers})
-    return Reading(list(found.values()), answered, missing, incomplete)
+    return AffectedConnections(list(found.values()), answered, missing, incomplete)
 
 
 def describe(server: Server, reported: Mapping[str, Any], now: str) -> dict[str, Any]:

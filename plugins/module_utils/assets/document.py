@@ -32,7 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config im
     DUPLICATE_WINDOW,
     STREAM_FIELDS,
     Config,
-    Field,
+    ConfigKey,
     OptionError,
     Release,
     desired_fields,
@@ -64,7 +64,7 @@ _IDENTITY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}")
 _BUCKET = r"^[a-zA-Z0-9_-]+$"
 
 
-def _document_fields(fields: Iterable[Field], *without: str) -> tuple[Field, ...]:
+def _document_fields(fields: Iterable[ConfigKey], *without: str) -> tuple[ConfigKey, ...]:
     """Return fields under their names in a document."""
     names = {wire: name for name, wire in RENAMED.items()}
     return tuple(replace(one, name=names.get(one.name, one.name)) for one in fields if one.name not in without)
@@ -80,8 +80,8 @@ CONSUMER_DOCUMENT = _document_fields(CONSUMER_FIELDS)
 KV_DOCUMENT = _document_fields(KV_FIELDS)
 OBJECT_DOCUMENT = _document_fields(OBJECT_FIELDS)
 ENTRY_DOCUMENT = (
-    Field("value", "text", ""),
-    Field("mode", "choice", SEED, MODES),
+    ConfigKey("value", "text", ""),
+    ConfigKey("mode", "choice", SEED, MODES),
 )
 
 
@@ -129,7 +129,7 @@ class DesiredStream:
 
 
 @dataclass(frozen=True)
-class Document:
+class AssetsDocument:
     """A document without errors. `adopt`: the unmarked assets that it takes over, as STREAM or STREAM/CONSUMER.
     `streams`: by the name of their stream. `digest`: the hash of the document."""
 
@@ -145,12 +145,12 @@ class Document:
 # --- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def parse_document(text: str) -> Document:
+def parse_document(text: str) -> AssetsDocument:
     """Return the text of a document. Raises InvalidDocument, also for an empty text, which a failed template renders."""
     return read_document(load_yaml(text))
 
 
-def read_document(given: Any) -> Document:
+def read_document(given: Any) -> AssetsDocument:
     """Return a parsed YAML document. Raises InvalidDocument with all errors."""
     if given is None or given == "" or given == {}:
         raise InvalidDocument(["the document is empty; if it is a template, check its output"])
@@ -178,7 +178,7 @@ def read_document(given: Any) -> Document:
     if problems:
         raise InvalidDocument(problems)
     digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest()
-    document = Document(identity, cluster, account, str(prune), frozenset(adopt), streams, digest)
+    document = AssetsDocument(identity, cluster, account, str(prune), frozenset(adopt), streams, digest)
     unclaimed = sorted(set(adopt) - set(_names(document)))
     problems += [f"adopt: {name} is not in the document" for name in unclaimed]
     problems += collisions([document])
@@ -195,7 +195,7 @@ def _word(given: Mapping[str, Any], key: str, problems: list[str]) -> str:
     return ""
 
 
-def _names(document: Document) -> Iterator[str]:
+def _names(document: AssetsDocument) -> Iterator[str]:
     for stream in document.streams.values():
         yield from (stream.name, stream.label)
         for consumer in stream.consumers:
@@ -364,7 +364,7 @@ _WRITTEN: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def _read_fields(
-    fields: Sequence[Field], given: Any, where: str, problems: list[str], others: Sequence[str] = ()
+    fields: Sequence[ConfigKey], given: Any, where: str, problems: list[str], others: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the given fields in normal form, under the names of the tables. `others`: keys that are read elsewhere."""
     if not isinstance(given, Mapping):
@@ -393,7 +393,7 @@ def _read_fields(
     return {RENAMED.get(name, name): value for name, value in found.items()}
 
 
-def _complete(item: Field, value: Any) -> Any:
+def _complete(item: ConfigKey, value: Any) -> Any:
     """Return a value in which objects have all keys."""
     if item.kind == "object":
         return {part.name: _complete(part, value[part.name]) if part.name in value else None for part in item.fields}
@@ -402,7 +402,7 @@ def _complete(item: Field, value: Any) -> Any:
     return value
 
 
-def _wrong(item: Field, value: Any, where: str) -> Iterator[str]:
+def _wrong(item: ConfigKey, value: Any, where: str) -> Iterator[str]:
     """Yield why a value does not have the type of its field."""
     types, text = _WRITTEN[item.kind]
     content: Any = value
@@ -427,7 +427,7 @@ def _wrong(item: Field, value: Any, where: str) -> Iterator[str]:
                 yield f"{where}[{index}]: not a mapping"
 
 
-def _wrong_object(item: Field, value: Mapping[str, Any], where: str) -> Iterator[str]:
+def _wrong_object(item: ConfigKey, value: Mapping[str, Any], where: str) -> Iterator[str]:
     known = {part.name: part for part in item.fields}
     for key, one in value.items():
         if key in known:
@@ -463,12 +463,12 @@ def _stream_problems(stream: DesiredStream) -> Iterator[str]:
                 )
 
 
-def collisions(documents: Sequence[Document]) -> list[str]:
+def collisions(documents: Sequence[AssetsDocument]) -> list[str]:
     """Return the conflicts between the assets of documents: an asset or an identity that two documents claim, subjects
     that two streams of an account would store, and streams that source each other."""
     problems: list[str] = []
     identities: dict[tuple[str, str], str] = {}
-    accounts: dict[str, dict[str, tuple[Document, DesiredStream]]] = {}
+    accounts: dict[str, dict[str, tuple[AssetsDocument, DesiredStream]]] = {}
     for document in documents:
         key = (document.account, document.id)
         if key in identities:
@@ -595,7 +595,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _named(fields: Iterable[Field], more: Mapping[str, Any], names: str) -> dict[str, Any]:
+def _named(fields: Iterable[ConfigKey], more: Mapping[str, Any], names: str) -> dict[str, Any]:
     schema = _schema(fields)
     schema = {**schema, "properties": {**schema["properties"], **more}}
     return {
@@ -605,7 +605,7 @@ def _named(fields: Iterable[Field], more: Mapping[str, Any], names: str) -> dict
     }
 
 
-def _schema(fields: Iterable[Field]) -> dict[str, Any]:
+def _schema(fields: Iterable[ConfigKey]) -> dict[str, Any]:
     fields = tuple(fields)
     properties = {name: _kind_schema(one, name) for one in fields for name in (one.name, *one.aliases)}
     required = [one.name for one in fields if one.required]
@@ -617,13 +617,13 @@ def _schema(fields: Iterable[Field]) -> dict[str, Any]:
     }
 
 
-def _kind_schema(one: Field, name: str) -> dict[str, Any]:
+def _kind_schema(one: ConfigKey, name: str) -> dict[str, Any]:
     since = "" if one.since == (2, 10) else f"nats-server {one.since[0]}.{one.since[1]} and later"
     schema = _value_schema(one, name)
     return {**schema, "description": since} if since else schema
 
 
-def _value_schema(one: Field, name: str) -> dict[str, Any]:
+def _value_schema(one: ConfigKey, name: str) -> dict[str, Any]:
     if name in one.aliases:
         return _TEXT
     if one.kind == "choice":
@@ -635,7 +635,7 @@ def _value_schema(one: Field, name: str) -> dict[str, Any]:
     return dict(_PLAIN[one.kind])
 
 
-def _or_name(one: Field) -> dict[str, Any]:
+def _or_name(one: ConfigKey) -> dict[str, Any]:
     """Return the schema of an object, which may be given by its name if it is a source."""
     schema = _schema(one.fields)
     return {"oneOf": [schema, _TEXT]} if one.name in ("of", "mirror", "sources") else schema

@@ -29,7 +29,7 @@ _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeyEntry:
     """One message of a key. `revision`: its sequence. `value`: None after a deletion."""
 
     subject: str
@@ -39,12 +39,12 @@ class Entry:
     time: str
 
 
-def read_entry(message: Mapping[str, Any]) -> Entry:
+def read_entry(message: Mapping[str, Any]) -> KeyEntry:
     """Return the entry in a message of STREAM.MSG.GET."""
     headers = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
     operation = next((name for mark, name in _MARKS if mark in headers), PUT)
     value = base64.b64decode(message.get("data") or "") if operation == PUT else None
-    return Entry(str(message["subject"]), int(message["seq"]), value, operation, str(message["time"]))
+    return KeyEntry(str(message["subject"]), int(message["seq"]), value, operation, str(message["time"]))
 
 
 def require_key(key: str) -> str:
@@ -68,14 +68,14 @@ def fingerprint(value: bytes | None) -> str | None:
     return None if value is None else f"sha256:{hashlib.sha256(value).hexdigest()[:16]}"
 
 
-def shown(entry: Entry | None) -> dict[str, Any] | None:
+def shown(entry: KeyEntry | None) -> dict[str, Any] | None:
     """Return an entry for a result, with a fingerprint instead of its value."""
     if entry is None:
         return None
     return {"revision": entry.revision, "operation": entry.operation, "value": fingerprint(entry.value)}
 
 
-def described(entry: Entry, prefix: str) -> dict[str, Any]:
+def described(entry: KeyEntry, prefix: str) -> dict[str, Any]:
     """Return an entry with its value: `value` if the value is text, otherwise `value_base64`."""
     text = encoded = None
     if entry.value is not None:

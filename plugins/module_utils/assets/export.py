@@ -47,7 +47,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan impo
     EXTRA,
     FOREIGN,
     SAME,
-    Live,
+    LiveAssets,
     in_words,
     is_ephemeral,
     make_plan,
@@ -128,7 +128,7 @@ class Export:
 
 
 @dataclass
-class _Item:
+class _ExportItem:
     """A stream or bucket of the document. `adopt`: the unmarked asset and consumers."""
 
     section: str
@@ -149,7 +149,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
-def export_document(request: ExportRequest, live: Live, omitted: Sequence[Omission] = ()) -> Export:
+def export_document(request: ExportRequest, live: LiveAssets, omitted: Sequence[Omission] = ()) -> Export:
     """Return the document of an account's live assets. `omitted`: entries that the reader has left out.
 
     Raises InvalidDocument if the state of an asset is unknown, or if there is nothing to export."""
@@ -176,7 +176,7 @@ def export_document(request: ExportRequest, live: Live, omitted: Sequence[Omissi
 class _Exporter:
     """Makes the document of one account. `omitted`: the assets that it does not declare."""
 
-    def __init__(self, request: ExportRequest, live: Live) -> None:
+    def __init__(self, request: ExportRequest, live: LiveAssets) -> None:
         self._request = request
         self._live = live
         self._head = {"document": request.document, "cluster": live.cluster, "account": request.account}
@@ -191,7 +191,7 @@ class _Exporter:
             if selected(name.split("/")[0], self._request)
         ]
 
-    def items(self) -> list[_Item]:
+    def items(self) -> list[_ExportItem]:
         """Return the assets that a document can declare."""
         found = []
         for name in sorted(self._live.streams):
@@ -201,7 +201,7 @@ class _Exporter:
                     found.append(item)
         return found
 
-    def _item(self, name: str) -> _Item | None:
+    def _item(self, name: str) -> _ExportItem | None:
         old = _normal(rules.STREAM_FIELDS, self._live.streams[name])
         section, label = _place(name, old)
         kind = _SECTIONS[section][0]
@@ -213,7 +213,7 @@ class _Exporter:
         except InvalidDocument as error:
             self._omit(kind, label, "; ".join(error.problems))
             return None
-        item = _Item(section, label, body)
+        item = _ExportItem(section, label, body)
         if not self._is_own(self._live.streams[name]):
             item.adopt.add(label)
         if kind == KV:
@@ -275,7 +275,7 @@ class _Exporter:
 
     # --- The document and its plan ------------------------------------------------------------------------------------
 
-    def document(self, items: Sequence[_Item]) -> tuple[str, dict[str, Any]]:
+    def document(self, items: Sequence[_ExportItem]) -> tuple[str, dict[str, Any]]:
         """Return the document as text and as content."""
         content: dict[str, Any] = dict(self._head)
         for section in _SECTIONS:
@@ -299,7 +299,7 @@ class _Exporter:
             found[row["kind"], row["name"]] = "; ".join(reasons) or f"a document would change it: {changes}"
         return found
 
-    def without(self, items: Sequence[_Item], refused: Mapping[tuple[str, str], str]) -> list[_Item]:
+    def without(self, items: Sequence[_ExportItem], refused: Mapping[tuple[str, str], str]) -> list[_ExportItem]:
         """Return the document's assets without the refused ones."""
         left = []
         for item in items:
@@ -324,7 +324,7 @@ class _Exporter:
         return left
 
 
-def _normal(fields: Sequence[rules.Field], info: Mapping[str, Any]) -> dict[str, Any]:
+def _normal(fields: Sequence[rules.ConfigKey], info: Mapping[str, Any]) -> dict[str, Any]:
     """Return a live configuration in normal form, without the marks of a document."""
     config = rules.normal_config(fields, info["config"])
     return {**config, "metadata": unmarked(config["metadata"])}
@@ -338,7 +338,7 @@ def _place(name: str, config: rules.Config) -> tuple[str, str]:
     return (_MIRRORS if config["mirror"] else _STREAMS), name
 
 
-def _shortest(fields: Sequence[rules.Field], values: rules.Config, differing: Callable[[Body], list[str]]) -> Body:
+def _shortest(fields: Sequence[rules.ConfigKey], values: rules.Config, differing: Callable[[Body], list[str]]) -> Body:
     """Return the fewest fields of an asset with which its document plans no change. `values`: in normal form, by their
     names in the tables; `differing`: returns the fields in which a plan for the given ones differs from the asset.
 
@@ -365,14 +365,14 @@ def _shortest(fields: Sequence[rules.Field], values: rules.Config, differing: Ca
     return body
 
 
-def _words(fields: Mapping[str, rules.Field], values: rules.Config, wires: Iterable[str]) -> Body:
+def _words(fields: Mapping[str, rules.ConfigKey], values: rules.Config, wires: Iterable[str]) -> Body:
     chosen = set(wires)
     return {
         one.name: _short_sources(one, in_words(one, values[wire])) for wire, one in fields.items() if wire in chosen
     }
 
 
-def _short_sources(one: rules.Field, value: Any) -> Any:
+def _short_sources(one: rules.ConfigKey, value: Any) -> Any:
     """Return each source that has only a name as this name."""
     if one.name not in _SOURCES or not value:
         return value
@@ -381,12 +381,12 @@ def _short_sources(one: rules.Field, value: Any) -> Any:
     return value["name"] if set(value) == {"name"} else value
 
 
-def _whole(item: _Item) -> Body:
+def _whole(item: _ExportItem) -> Body:
     parts = {"consumers": item.consumers, "entries": item.entries}
     return {**item.body, **{name: part for name, part in parts.items() if part}}
 
 
-def _adopted(item: _Item) -> Iterator[str]:
+def _adopted(item: _ExportItem) -> Iterator[str]:
     """Yield the names for `adopt`; that of a stream includes its consumers."""
     yield from [item.label] if item.label in item.adopt else item.adopt
 
@@ -394,7 +394,7 @@ def _adopted(item: _Item) -> Iterator[str]:
 # --- Entries ----------------------------------------------------------------------------------------------------------
 
 
-def buckets_with_entries(request: ExportRequest, live: Live, most: int) -> tuple[dict[str, str], list[Omission]]:
+def buckets_with_entries(request: ExportRequest, live: LiveAssets, most: int) -> tuple[dict[str, str], list[Omission]]:
     """Return the buckets whose entries are exported, by stream, and those whose entries are left out. `most`: the largest
     number of keys."""
     found: dict[str, str] = {}

@@ -103,7 +103,7 @@ class Unknown:
 
 
 @dataclass
-class Found:
+class AssetListing:
     """The result of reading: rows as the modules return them, and the assets that no server reported. `view`: account
     or system. `unread_accounts`: accounts with JetStream that have no user in `account_users`, None if unknown."""
 
@@ -209,7 +209,7 @@ def own_account_api(connections: Connections, account: str | None) -> JetStreamA
     return JetStreamApi(connections.own, own, label)
 
 
-def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> Found:
+def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) -> AssetListing:
     """Return the streams that the options select, or their consumers if kind is `consumer`.
 
     If `account_users` is set, the assets are read as a user of each account (or only of `account`). Otherwise, the
@@ -222,7 +222,7 @@ def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) 
             require_name(option, name)
     account = params["account"]
     if connections.accounts:
-        found = Found(ACCOUNT_VIEW)
+        found = AssetListing(ACCOUNT_VIEW)
         for name in [account] if account else connections.accounts:
             _read_account(found, connections.account(name), params, kind)
         if account is None:
@@ -230,7 +230,7 @@ def read_assets(connections: Connections, params: Mapping[str, Any], kind: str) 
         return found
     if is_system_user(connections.own):
         return _read_system(connections.own, params, kind)
-    found = Found(ACCOUNT_VIEW)
+    found = AssetListing(ACCOUNT_VIEW)
     _read_account(found, own_account_api(connections, account), params, kind)
     return found
 
@@ -253,7 +253,7 @@ def _unread_accounts(connections: Connections) -> list[str] | None:
 # --- the account's view -----------------------------------------------------------------------------------------------
 
 
-def _read_account(found: Found, api: JetStreamApi, params: Mapping[str, Any], kind: str) -> None:
+def _read_account(found: AssetListing, api: JetStreamApi, params: Mapping[str, Any], kind: str) -> None:
     listing = _streams(api, params["stream"], params.get("subject"))
     if kind == STREAM:
         for name, reason in listing.unknown.items():
@@ -319,8 +319,8 @@ def _one(name: str, read: Callable[[], dict[str, Any]], not_found: int) -> Listi
 # --- the system's view ------------------------------------------------------------------------------------------------
 
 
-def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> Found:
-    found = Found(SYSTEM_VIEW)
+def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> AssetListing:
+    found = AssetListing(SYSTEM_VIEW)
     cluster = SystemApi(client).read_cluster(account=params["account"], consumers=kind == CONSUMER, health=False)
     for server in cluster.servers:
         if server.jetstream and server.summary is None:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config, Field, shown
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config, ConfigKey, shown
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import AssetsDocument
 
 MANAGER, MARK_MANAGER = "natsops", "managed-by"
 MARK_DOCUMENT, MARK_HASH = "natsops.document", "natsops.hash"
@@ -23,7 +23,7 @@ def content_hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def marks(document: Document, fields: Sequence[Field], config: Config) -> dict[str, str]:
+def marks(document: AssetsDocument, fields: Sequence[ConfigKey], config: Config) -> dict[str, str]:
     """Return the metadata of an asset that a document owns."""
     content = {**shown(fields, config), "metadata": unmarked(config["metadata"])}
     return {MARK_MANAGER: MANAGER, MARK_DOCUMENT: document.id, MARK_HASH: content_hash(content)[:16]}

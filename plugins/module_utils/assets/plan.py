@@ -29,10 +29,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     NEVER,
     OWN,
     STREAM,
+    AssetsDocument,
     DesiredConsumer,
     DesiredEntry,
     DesiredStream,
-    Document,
     collisions,
     copied_streams,
     overlaps,
@@ -84,7 +84,7 @@ class LiveEntry:
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveAssets:
     """The live assets of an account. `cluster`: of the connected server. `unknown`: streams without a leader and the
     reason; `unknown_consumers`: likewise, by STREAM/CONSUMER. `usage`: the reply to `$JS.API.INFO`. `entries`: by stream
     and key. `counts`: by stream. `servers`: name, cluster and tags of each server, None if they are unknown."""
@@ -102,7 +102,7 @@ class Live:
 
 
 @dataclass
-class Row:
+class PlanRow:
     """One asset of the plan. `action`: create, change, delete, or empty. `target`: the planned configuration of a stream
     or consumer, in normal form."""
 
@@ -139,13 +139,13 @@ class Row:
 class AccountPlan:
     """The plan of one account. `steps`: the accepted actions in their order."""
 
-    rows: Sequence[Row]
+    rows: Sequence[PlanRow]
     steps: Sequence[dict[str, Any]]
     problems: Sequence[str]
 
 
 def account_plan(
-    documents: Sequence[Document], live: Live, confirmed: Collection[str], deletable: Collection[str]
+    documents: Sequence[AssetsDocument], live: LiveAssets, confirmed: Collection[str], deletable: Collection[str]
 ) -> AccountPlan:
     """Return the plan of the documents of one account. `confirmed`: names of assets whose costs are accepted;
     `deletable`: names of assets that may be deleted."""
@@ -155,7 +155,10 @@ def account_plan(
 
 
 def make_plan(
-    documents: Sequence[Document], lives: Mapping[str, Live], confirmed: Collection[str], deletable: Collection[str]
+    documents: Sequence[AssetsDocument],
+    lives: Mapping[str, LiveAssets],
+    confirmed: Collection[str],
+    deletable: Collection[str],
 ) -> dict[str, Any]:
     """Return the plan. `lives`: by account; the other arguments: as for `account_plan`."""
     return joined_plan(
@@ -167,7 +170,7 @@ def make_plan(
     )
 
 
-def joined_plan(documents: Sequence[Document], accounts: Mapping[str, AccountPlan]) -> dict[str, Any]:
+def joined_plan(documents: Sequence[AssetsDocument], accounts: Mapping[str, AccountPlan]) -> dict[str, Any]:
     """Return the plan of several accounts as a document."""
     problems = [*collisions(documents), *(one for found in accounts.values() for one in found.problems)]
     rows = [row.as_dict(account) for account, found in accounts.items() for row in found.rows]
@@ -184,7 +187,7 @@ def joined_plan(documents: Sequence[Document], accounts: Mapping[str, AccountPla
     return {"version": VERSION, **content, "steps": steps, "fingerprint": content_hash([content["documents"], seen])}
 
 
-def questions(documents: Sequence[Document], live: Live) -> dict[str, tuple[bool, int]]:
+def questions(documents: Sequence[AssetsDocument], live: LiveAssets) -> dict[str, tuple[bool, int]]:
     """Return the counts that the costs of an account's changes need: stream → whether its subjects must be counted, and
     the new max_age in nanoseconds if it becomes lower, otherwise 0."""
     planner = _Planner(documents, live, (), ())
@@ -215,7 +218,11 @@ class _Planner:
     """Compares the documents of one account with its live assets."""
 
     def __init__(
-        self, documents: Sequence[Document], live: Live, confirmed: Collection[str], deletable: Collection[str]
+        self,
+        documents: Sequence[AssetsDocument],
+        live: LiveAssets,
+        confirmed: Collection[str],
+        deletable: Collection[str],
     ) -> None:
         self._documents = documents
         self._live = live
@@ -229,7 +236,7 @@ class _Planner:
         self.problems: list[str] = []
         self.steps: list[dict[str, Any]] = []
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PlanRow]:
         """Return the rows of all assets, and set `problems` and `steps`."""
         for document in self._documents:
             if document.cluster != self._live.cluster:
@@ -237,7 +244,7 @@ class _Planner:
                     f"document {document.id} is for cluster {document.cluster}, but the connected server is in "
                     f"{self._live.cluster or 'no cluster'}"
                 )
-        found: list[Row] = []
+        found: list[PlanRow] = []
         for document, stream in self._desired.values():
             row = self._stream_row(document, stream)
             found.append(row)
@@ -256,7 +263,7 @@ class _Planner:
     # --- Streams ------------------------------------------------------------------------------------------------------
 
     def stream_configs(
-        self, document: Document, stream: DesiredStream, info: Info | None
+        self, document: AssetsDocument, stream: DesiredStream, info: Info | None
     ) -> tuple[rules.Config, rules.Config]:
         """Return the current and the planned configuration of a stream. Raises OptionError if the server would override
         an option."""
@@ -272,9 +279,9 @@ class _Planner:
         info = self._live.streams.get(name)
         return bool(info["config"].get("allow_direct")) if info else None
 
-    def _stream_row(self, document: Document, stream: DesiredStream) -> Row:
+    def _stream_row(self, document: AssetsDocument, stream: DesiredStream) -> PlanRow:
         info = self._live.streams.get(stream.name)
-        row = Row(stream.kind, stream.label, document.id, revision=revision(info) if info else None)
+        row = PlanRow(stream.kind, stream.label, document.id, revision=revision(info) if info else None)
         row.phase = _stream_phase(stream, info is not None)
         override = ""
         try:
@@ -326,7 +333,7 @@ class _Planner:
             row.notes.append("it was changed outside the document")
         return row
 
-    def _too_new(self, fields: Sequence[rules.Field], config: rules.Config) -> list[str]:
+    def _too_new(self, fields: Sequence[rules.ConfigKey], config: rules.Config) -> list[str]:
         release = self._live.release
         missing = rules.too_new(fields, config, release)
         return [f"{one}; the oldest server supports {release[0]}.{release[1]}" for one in missing]
@@ -346,7 +353,7 @@ class _Planner:
         needed = counted(new["num_replicas"], "server")
         return [f"it needs {needed}{what} in cluster {cluster}, which has {len(suitable)}"]
 
-    def _foreign(self, row: Row, document: Document, old: rules.Config, stream: str, adopted: bool) -> bool:
+    def _foreign(self, row: PlanRow, document: AssetsDocument, old: rules.Config, stream: str, adopted: bool) -> bool:
         """Return whether the document must not change an existing asset, and set the row's state."""
         metadata = old["metadata"]
         marked = owning_document(metadata)
@@ -369,7 +376,7 @@ class _Planner:
 
     # --- Consumers ----------------------------------------------------------------------------------------------------
 
-    def _consumer_rows(self, document: Document, stream: DesiredStream, owner: Row) -> Iterator[Row]:
+    def _consumer_rows(self, document: AssetsDocument, stream: DesiredStream, owner: PlanRow) -> Iterator[PlanRow]:
         live = self._live.consumers.get(stream.name, {})
         for consumer in stream.consumers.values():
             yield self._consumer_row(document, stream, consumer, live.get(consumer.name), owner)
@@ -379,7 +386,7 @@ class _Planner:
         for name, info in live.items():
             if name in stream.consumers or is_ephemeral(info):
                 continue
-            row = Row(CONSUMER, f"{stream.name}/{name}", "", revision=revision(info), phase=PHASES[0])
+            row = PlanRow(CONSUMER, f"{stream.name}/{name}", "", revision=revision(info), phase=PHASES[0])
             old = rules.normal_config(rules.CONSUMER_FIELDS, info["config"])
             self._prune(row, old["metadata"], stream.name)
             if row.action == DELETE:
@@ -389,10 +396,15 @@ class _Planner:
             yield row
 
     def _consumer_row(
-        self, document: Document, stream: DesiredStream, consumer: DesiredConsumer, info: Info | None, owner: Row
-    ) -> Row:
+        self,
+        document: AssetsDocument,
+        stream: DesiredStream,
+        consumer: DesiredConsumer,
+        info: Info | None,
+        owner: PlanRow,
+    ) -> PlanRow:
         name = f"{stream.name}/{consumer.name}"
-        row = Row(CONSUMER, name, document.id, revision=revision(info) if info else None, phase=PHASES[3])
+        row = PlanRow(CONSUMER, name, document.id, revision=revision(info) if info else None, phase=PHASES[3])
         if name in self._live.unknown_consumers or stream.name in self._live.unknown:
             row.problems.append(
                 f"its state is unknown: {self._live.unknown_consumers.get(name, 'its stream has no leader')}"
@@ -442,10 +454,10 @@ class _Planner:
 
     # --- Entries ------------------------------------------------------------------------------------------------------
 
-    def _entry_rows(self, document: Document, stream: DesiredStream, owner: Row) -> Iterator[Row]:
+    def _entry_rows(self, document: AssetsDocument, stream: DesiredStream, owner: PlanRow) -> Iterator[PlanRow]:
         for entry in stream.entries.values():
             live = self._live.entries.get((stream.name, entry.key))
-            row = Row(ENTRY, f"{stream.label}/{entry.key}", document.id, phase=PHASES[6])
+            row = PlanRow(ENTRY, f"{stream.label}/{entry.key}", document.id, phase=PHASES[6])
             row.revision = str(live.revision) if live else "0"
             if owner.state == FOREIGN or owner.problems:
                 row.problems.append(
@@ -457,12 +469,12 @@ class _Planner:
 
     # --- Assets outside the documents ---------------------------------------------------------------------------------
 
-    def _extra_streams(self) -> Iterator[Row]:
+    def _extra_streams(self) -> Iterator[PlanRow]:
         for name, info in self._live.streams.items():
             if name in self._desired:
                 continue
             old = rules.normal_config(rules.STREAM_FIELDS, info["config"])
-            row = Row(STREAM, name, "", revision=revision(info), phase=PHASES[7])
+            row = PlanRow(STREAM, name, "", revision=revision(info), phase=PHASES[7])
             self._prune(row, old["metadata"], name)
             if row.action == DELETE:
                 consumers = list(self._live.consumers.get(name, {}).values())
@@ -476,9 +488,9 @@ class _Planner:
             yield row
         for name, reason in self._live.unknown.items():
             if name not in self._desired:
-                yield Row(STREAM, name, "", state=EXTRA, notes=[f"its state is unknown: {reason}"])
+                yield PlanRow(STREAM, name, "", state=EXTRA, notes=[f"its state is unknown: {reason}"])
 
-    def _prune(self, row: Row, metadata: Mapping[str, str], stream: str) -> None:
+    def _prune(self, row: PlanRow, metadata: Mapping[str, str], stream: str) -> None:
         """Decide whether an asset that no document declares is deleted."""
         row.state = EXTRA
         marked = owning_document(metadata)
@@ -507,7 +519,7 @@ class _Planner:
 
     # --- Checks -------------------------------------------------------------------------------------------------------
 
-    def _check_overlaps(self, found: Sequence[Row]) -> None:
+    def _check_overlaps(self, found: Sequence[PlanRow]) -> None:
         """Refuse subjects that another live stream stores."""
         rows = {row.name: row for row in found if row.kind == STREAM and row.document}
         outside = {
@@ -529,7 +541,7 @@ class _Planner:
             ]
             row.notes += [f"a stream cannot be renamed: {one} has the same subjects; copy it first" for one in leaving]
 
-    def _order(self, found: Sequence[Row]) -> None:
+    def _order(self, found: Sequence[PlanRow]) -> None:
         """Set the steps, and report streams that exchange subjects."""
         positions = {name: place for place, name in enumerate(self._desired)}
         actions = []
@@ -568,7 +580,7 @@ class _Planner:
                     waits.setdefault(name, set()).add(other)
         return waits
 
-    def _check_room(self, found: Sequence[Row]) -> None:
+    def _check_room(self, found: Sequence[PlanRow]) -> None:
         """Report limits of the account that the new streams exceed."""
         rows = {(row.kind, row.name): row for row in found}
         acting = []
@@ -581,7 +593,7 @@ class _Planner:
             row.problems += refusals(need, self._live.usage)
         self.problems += shortages(needs, self._live.usage)
 
-    def _finish(self, row: Row) -> None:
+    def _finish(self, row: PlanRow) -> None:
         """Set the state of a row."""
         if row.problems:
             row.state = REFUSED
@@ -590,7 +602,7 @@ class _Planner:
         elif row.action:
             row.state = CONFIRM if row.costs and row.name not in self._confirmed else row.action
 
-    def _check_deletions(self, found: Sequence[Row]) -> None:
+    def _check_deletions(self, found: Sequence[PlanRow]) -> None:
         """Refuse to delete more than a fifth of a document's assets, unless each name is given."""
         for document in self._documents:
             own = [row for row in found if row.document == document.id and row.kind != ENTRY and row.revision]
@@ -621,7 +633,7 @@ def _stream_phase(stream: DesiredStream, exists: bool) -> str:
     return PHASES[4] if stream.config["mirror"] or stream.config["sources"] else PHASES[2]
 
 
-def _plan_entry(row: Row, entry: DesiredEntry, live: LiveEntry | None) -> None:
+def _plan_entry(row: PlanRow, entry: DesiredEntry, live: LiveEntry | None) -> None:
     """Plan an entry. Values appear only as hashes, because they may be secret."""
     present = live.value if live else None
     if entry.mode == ABSENT:
@@ -651,7 +663,7 @@ def _differing(old: rules.Config, new: rules.Config) -> list[str]:
     return [key for key in new if comparable(key, old[key]) != comparable(key, new[key])]
 
 
-def change_rows(fields: Sequence[rules.Field], old: rules.Config | None, new: rules.Config) -> list[dict[str, Any]]:
+def change_rows(fields: Sequence[rules.ConfigKey], old: rules.Config | None, new: rules.Config) -> list[dict[str, Any]]:
     """Return the changed fields with their old and new values, in the words of a document."""
     by_name = {one.name: one for one in fields}
     found = []
@@ -672,7 +684,7 @@ def change_rows(fields: Sequence[rules.Field], old: rules.Config | None, new: ru
     return found
 
 
-def in_words(item: rules.Field, value: Any) -> Any:
+def in_words(item: rules.ConfigKey, value: Any) -> Any:
     """Return a value in normal form as a document states it."""
     if item.kind == "size":
         return exact_size(value) if value > 0 else value

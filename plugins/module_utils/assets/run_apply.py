@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
     DONE,
     FAILED,
     SKIPPED,
-    Approval,
+    AssetsApproval,
     Course,
     deletion_refusals,
     difference,
@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DANGERS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import STREAM, Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import STREAM, AssetsDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import DELETION
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import is_system_user, visible_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
@@ -42,8 +42,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
     AccountPlan,
-    Live,
-    Row,
+    LiveAssets,
+    PlanRow,
     account_plan,
     joined_plan,
     revision,
@@ -59,7 +59,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import WRONG_LAST_SEQUENCE
@@ -82,7 +82,7 @@ _NO_CONNECTION = ("unreachable", "authorization", "tls")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ApplyOutcome:
     """The module's result, and the failure of its steps, None if none failed."""
 
     result: dict[str, Any]
@@ -93,25 +93,25 @@ class Outcome:
 class _Present:
     """The documents compared with the live assets, for one run."""
 
-    documents: Sequence[Document]
+    documents: Sequence[AssetsDocument]
     apis: Mapping[str, JetStreamApi]
-    lives: Mapping[str, Live]
+    lives: Mapping[str, LiveAssets]
     accounts: Mapping[str, AccountPlan]
-    rows: Mapping[tuple[str, str, str], Row]
+    rows: Mapping[tuple[str, str, str], PlanRow]
 
-    def row(self, step: Step) -> Row:
+    def row(self, step: Step) -> PlanRow:
         """Return the row of a step."""
         return self.rows[step["account"], step["kind"], step["name"]]
 
 
 def apply_plan(
     connections: Connections,
-    documents: Sequence[Document],
-    approval: Approval,
-    store: Store | None,
+    documents: Sequence[AssetsDocument],
+    approval: AssetsApproval,
+    store: BackupStore | None,
     wait_timeout: float,
     check_mode: bool,
-) -> Outcome:
+) -> ApplyOutcome:
     """Carry out the remaining steps of a plan. `store`: the backups, None if they are unknown.
 
     Raises NatsFailure before anything is done: stale, unconfirmed_deletion, obstacle."""
@@ -128,16 +128,16 @@ def apply_plan(
     _require_placeable(connections, present, steps)
     others = open_lines(current, steps)
     if check_mode or not steps:
-        return Outcome(_result(steps, others))
+        return ApplyOutcome(_result(steps, others))
     course = Course(open_actions(current, steps))
-    run = _Run(present, RunOptions(check_mode=False, allow=frozenset(DANGERS), wait_timeout=wait_timeout))
+    run = _AssetsRun(present, RunOptions(check_mode=False, allow=frozenset(DANGERS), wait_timeout=wait_timeout))
     for step in steps:
         _take(run, course, step)
     message = course.failure()
     done = [{key: value for key, value in row.items() if key not in ("result", "reason")} for row in course.named(DONE)]
     if not message:
-        return Outcome(_result(done, others))
-    return Outcome({**_result(done, others), "results": course.rows}, NatsFailure("not_applied", message))
+        return ApplyOutcome(_result(done, others))
+    return ApplyOutcome({**_result(done, others), "results": course.rows}, NatsFailure("not_applied", message))
 
 
 def _result(steps: Sequence[Step], others: Sequence[str]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _result(steps: Sequence[Step], others: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _read(connections: Connections, documents: Sequence[Document], approval: Approval) -> _Present:
+def _read(connections: Connections, documents: Sequence[AssetsDocument], approval: AssetsApproval) -> _Present:
     servers = visible_servers(connections.own)
     apis = account_apis(connections, servers, documents)
     lives = read_lives(connections, servers, documents, apis)
@@ -162,7 +162,11 @@ def _read(connections: Connections, documents: Sequence[Document], approval: App
 
 
 def _require_deletable(
-    connections: Connections, present: _Present, steps: Sequence[Step], approval: Approval, store: Store | None
+    connections: Connections,
+    present: _Present,
+    steps: Sequence[Step],
+    approval: AssetsApproval,
+    store: BackupStore | None,
 ) -> None:
     deleted = [(step["account"], stream_name(step["kind"], step["name"])) for step in steps if step["action"] == DELETE]
     messages = {}
@@ -202,7 +206,7 @@ def _require_placeable(connections: Connections, present: _Present, steps: Seque
         raise NatsFailure("obstacle", f"nothing was changed\n{listed(refusals)}")
 
 
-def _take(run: _Run, course: Course, step: Step) -> None:
+def _take(run: _AssetsRun, course: Course, step: Step) -> None:
     """Carry out a step, unless a step that it needs was not done."""
     obstacle = course.obstacle(step)
     if obstacle:
@@ -218,7 +222,7 @@ def _take(run: _Run, course: Course, step: Step) -> None:
         course.record(step, DONE)
 
 
-class _Run:
+class _AssetsRun:
     """The steps of one run. Each asset is read again immediately before it is changed."""
 
     def __init__(self, present: _Present, options: RunOptions) -> None:
@@ -244,7 +248,7 @@ class _Run:
             failure.description = failure.description.removeprefix(f"{asset.label}: ")
             raise
 
-    def _write(self, api: JetStreamApi, account: str, row: Row) -> None:
+    def _write(self, api: JetStreamApi, account: str, row: PlanRow) -> None:
         """Write an entry if its last message is still the planned one. Raises NatsFailure conflict."""
         bucket, _slash, key = row.name.partition("/")
         stream, subject = stream_name(row.kind, row.name), kv_subject(bucket, key)
@@ -271,14 +275,14 @@ class _Run:
         return (entry.value or "").encode()
 
 
-def _asset(api: JetStreamApi, row: Row) -> Asset:
+def _asset(api: JetStreamApi, row: PlanRow) -> Asset:
     name = stream_name(row.kind, row.name)
     if row.kind == CONSUMER:
         return ConsumerAsset(api, name, row.name.partition("/")[2])
     return StreamAsset(api, name, None if row.kind == STREAM else f"{row.kind} {row.name}")
 
 
-def _unchanged(row: Row) -> Callable[[Info | None], None]:
+def _unchanged(row: PlanRow) -> Callable[[Info | None], None]:
     """Return a check that an asset is still the planned one."""
 
     def require(info: Info | None) -> None:

@@ -29,7 +29,7 @@ def ensure_bucket(
     params: Mapping[str, Any],
     check_mode: bool,
     *,
-    fields: Iterable[rules.Field],
+    fields: Iterable[rules.ConfigKey],
     stream: str,
     label: str,
     make_desired: Callable[[rules.Config], dict[str, Any]],

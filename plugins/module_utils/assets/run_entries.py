@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries i
     DELETION,
     PURGING,
     PUT,
-    Entry,
+    KeyEntry,
     described,
     fingerprint,
     read_entry,
@@ -86,7 +86,7 @@ class Bucket:
         self.info: Info = info
         self.prefix = subject_prefix(name, info["config"])
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> KeyEntry | None:
         """Return the last entry of a key, or None if the key never existed."""
         message = self.asset.api.last_message(self.asset.name, f"{self.prefix}{key}")
         return None if message is None else read_entry(message)
@@ -99,7 +99,7 @@ class Bucket:
             raise self.asset.failure("too_many", f"{number} match {keys}; select at most {READ_KEYS} with a wildcard")
         return counts
 
-    def last_entries(self, subjects: Sequence[str]) -> list[Entry]:
+    def last_entries(self, subjects: Sequence[str]) -> list[KeyEntry]:
         """Return the last entry of each subject; a subject that has disappeared is missing."""
         requests = [(f"STREAM.MSG.GET.{self.asset.name}", {"last_by_subj": subject}) for subject in subjects]
         found = []
@@ -110,9 +110,9 @@ class Bucket:
                 raise answer
         return found
 
-    def history(self, subject: str) -> list[Entry]:
+    def history(self, subject: str) -> list[KeyEntry]:
         """Return the entries of a subject, oldest first."""
-        found: list[Entry] = []
+        found: list[KeyEntry] = []
         seq = 1
         while len(found) < kept_values(self.info):
             message = self.asset.api.first_message(self.asset.name, subject, seq)
@@ -171,7 +171,7 @@ def ensure_entry(bucket: Bucket, request: EntryRequest, run_options: RunOptions)
     return {**result, "revision": after["revision"]}
 
 
-def _is_gone(bucket: Bucket, old: Entry | None, request: EntryRequest) -> bool:
+def _is_gone(bucket: Bucket, old: KeyEntry | None, request: EntryRequest) -> bool:
     if old is None:
         return True
     if not request.purge:

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.finding import is_selected, ranges
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
     SYSTEM_VIEW,
-    Found,
+    AssetListing,
     own_account_api,
     read_assets,
 )
@@ -47,7 +47,7 @@ def find_streams(connections: Connections, params: Mapping[str, Any]) -> dict[st
     return found.result(STREAM)
 
 
-def _select(found: Found, params: Mapping[str, Any], idle: float | None) -> None:
+def _select(found: AssetListing, params: Mapping[str, Any], idle: float | None) -> None:
     now = datetime.now(timezone.utc)
     leaderless = {(item.account, item.stream) for item in found.unknown}
     rows = found.streams

@@ -54,7 +54,7 @@ _ROLLUP = {"Nats-Rollup": "sub"}
 
 
 @dataclass(frozen=True)
-class Upload:
+class ObjectContent:
     """The content of an object: a file, its size and its SHA-256, and the description of the object."""
 
     path: str
@@ -157,7 +157,7 @@ def file_digest(path: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def ensure_object(bucket: ObjectBucket, name: str, upload: Upload, run_options: RunOptions) -> dict[str, Any]:
+def ensure_object(bucket: ObjectBucket, name: str, upload: ObjectContent, run_options: RunOptions) -> dict[str, Any]:
     """Store a file as an object, unless the object has the same content; return the result. Raises NatsFailure:
     immutable, conflict, changed_file."""
     started = time.monotonic()

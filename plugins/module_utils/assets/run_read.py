@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import Counts
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
-    Document,
+    AssetsDocument,
     collisions,
     parse_document,
     read_document,
@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries i
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
     own_account_api,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, questions
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveAssets, LiveEntry, questions
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import LISTED_GAPS
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COUNTED_SUBJECTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
@@ -40,7 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.versions import 
 Info = Mapping[str, Any]
 
 
-def desired_documents(given: Sequence[Any]) -> list[Document]:
+def desired_documents(given: Sequence[Any]) -> list[AssetsDocument]:
     """Return the documents of an option. Raises NatsFailure invalid_option with the errors of all documents."""
     documents, problems = [], []
     for number, one in enumerate(given, 1):
@@ -54,7 +54,9 @@ def desired_documents(given: Sequence[Any]) -> list[Document]:
     return documents
 
 
-def read_live(api: JetStreamApi, cluster: str, servers: Sequence[Server] | None, documents: Sequence[Document]) -> Live:
+def read_live(
+    api: JetStreamApi, cluster: str, servers: Sequence[Server] | None, documents: Sequence[AssetsDocument]
+) -> LiveAssets:
     """Return the assets of an account. `servers`: all servers, None if only the account is visible. Raises NatsFailure."""
     streams = api.streams()
     infos = {str(row["config"]["name"]): row for row in streams.rows}
@@ -66,7 +68,7 @@ def read_live(api: JetStreamApi, cluster: str, servers: Sequence[Server] | None,
             raise listing
         consumers[name] = {str(row["name"]): row for row in listing.rows}
         unknown.update({f"{name}/{one}": reason for one, reason in listing.unknown.items()})
-    live = Live(
+    live = LiveAssets(
         cluster=cluster,
         release=_oldest_release(api, servers),
         streams=infos,
@@ -90,7 +92,7 @@ def _oldest_release(api: JetStreamApi, servers: Sequence[Server] | None) -> tupl
     return min([api.release(), *releases])
 
 
-def _declared_entries(documents: Sequence[Document], infos: Mapping[str, Info]) -> list[tuple[str, str, str]]:
+def _declared_entries(documents: Sequence[AssetsDocument], infos: Mapping[str, Info]) -> list[tuple[str, str, str]]:
     return [
         (stream.name, stream.label, key)
         for document in documents
@@ -167,7 +169,7 @@ def account_api(connections: Connections, servers: Sequence[Server] | None, acco
 
 
 def account_apis(
-    connections: Connections, servers: Sequence[Server] | None, documents: Sequence[Document]
+    connections: Connections, servers: Sequence[Server] | None, documents: Sequence[AssetsDocument]
 ) -> dict[str, JetStreamApi]:
     """Return the JetStream API of each of the documents' accounts. Raises NatsFailure."""
     return {name: account_api(connections, servers, name) for name in sorted({one.account for one in documents})}
@@ -176,9 +178,9 @@ def account_apis(
 def read_lives(
     connections: Connections,
     servers: Sequence[Server] | None,
-    documents: Sequence[Document],
+    documents: Sequence[AssetsDocument],
     apis: Mapping[str, JetStreamApi],
-) -> dict[str, Live]:
+) -> dict[str, LiveAssets]:
     """Return the assets of the documents' accounts, by account. Raises NatsFailure."""
     return {
         account: read_live(api, connections.own.cluster, servers, [one for one in documents if one.account == account])

@@ -62,7 +62,7 @@ class RunOptions:
 class Asset(ABC):
     """A stream or a consumer of one account, identified by its name."""
 
-    fields: tuple[rules.Field, ...]
+    fields: tuple[rules.ConfigKey, ...]
     #: Keys that require a separate update, in this order, after all others.
     own_steps: tuple[str, ...]
     #: The asset's name if the name may show which tool owns the asset, otherwise empty.
@@ -290,7 +290,7 @@ class ConsumerAsset(Asset):
         self.api.delete_consumer(self.stream, self.name)
 
 
-def desired_config(fields: Iterable[rules.Field], params: Mapping[str, Any]) -> dict[str, Any]:
+def desired_config(fields: Iterable[rules.ConfigKey], params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are set, in normal form. Raises NatsFailure invalid_option."""
     try:
         return rules.desired_fields(fields, params)
@@ -306,7 +306,7 @@ def _accept(_info: Info | None) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AssetPlan:
     """The planned change: the asset's current and future configuration, the keys that change, and the dangers."""
 
     old: dict[str, Any] | None
@@ -347,7 +347,7 @@ def ensure_present(
     return _done(asset, info, after, plan, started)
 
 
-def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
+def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> AssetPlan:
     try:
         if info is None:
             _raw, desired = asset.creation(desired)
@@ -361,11 +361,11 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
     require_known(asset, asset.fields, {key: new[key] for key in desired})
     if old is None or info is None:
         keys = list(dict.fromkeys([*desired, *rules.changed_keys(base, new)]))
-        return Plan(None, new, keys, desired, ownership(asset, {}, desired))
+        return AssetPlan(None, new, keys, desired, ownership(asset, {}, desired))
     keys = [key for key in new if old[key] != new[key] and (key in desired or base[key] != new[key])]
     new = {**old, **{key: new[key] for key in keys}}
     if not keys:
-        return Plan(old, new, keys, desired, [])
+        return AssetPlan(old, new, keys, desired, [])
     refused = asset.fixed(old, new)
     if refused:
         reasons = "; ".join(refused)
@@ -377,10 +377,10 @@ def _plan(asset: Asset, info: Info | None, desired: rules.Config) -> Plan:
         # A standalone server of 2.10 accepts any number of replicas, but never creates them.
         if new["num_replicas"] > 1 and not (info.get("cluster") or {}).get("name"):
             raise asset.failure("unsupported", "num_replicas: the server is not part of a cluster")
-    return Plan(old, new, keys, desired, [*ownership(asset, old, desired), *asset.dangers(info, old, new)])
+    return AssetPlan(old, new, keys, desired, [*ownership(asset, old, desired), *asset.dangers(info, old, new)])
 
 
-def require_known(asset: Asset, fields: Iterable[rules.Field], desired: rules.Config) -> None:
+def require_known(asset: Asset, fields: Iterable[rules.ConfigKey], desired: rules.Config) -> None:
     """Raise NatsFailure unsupported for settings that the servers do not support."""
     missing = rules.too_new(fields, desired, asset.release)
     if missing:
@@ -410,7 +410,7 @@ def _same(one: Info | None, other: Info | None) -> bool:
     return bool(one["config"] == other["config"] and one["created"] == other["created"])
 
 
-def _create(asset: Asset, plan: Plan, run_options: RunOptions) -> Info:
+def _create(asset: Asset, plan: AssetPlan, run_options: RunOptions) -> Info:
     raw, _desired = asset.creation(plan.desired)
     config = rules.request(asset.fields, raw, plan.new, plan.desired, asset.release)
     try:
@@ -424,7 +424,7 @@ def _create(asset: Asset, plan: Plan, run_options: RunOptions) -> Info:
     return _see(asset, plan.new, plan.desired, run_options, group_too=True)
 
 
-def _update(asset: Asset, info: Info, plan: Plan, run_options: RunOptions) -> Info:
+def _update(asset: Asset, info: Info, plan: AssetPlan, run_options: RunOptions) -> Info:
     together = [key for key in plan.keys if key not in asset.own_steps]
     steps = [together, *([key] for key in asset.own_steps if key in plan.keys)]
     done: list[str] = []
@@ -518,7 +518,7 @@ def _messages(info: Info | None) -> int:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def _predicted(asset: Asset, info: Info | None, plan: Plan, started: float) -> dict[str, Any]:
+def _predicted(asset: Asset, info: Info | None, plan: AssetPlan, started: float) -> dict[str, Any]:
     if info is None:
         raw, _desired = asset.creation(plan.desired)
         after = {**raw, **{key: value for key, value in plan.new.items() if value not in (None, {}, [])}}
@@ -529,12 +529,12 @@ def _predicted(asset: Asset, info: Info | None, plan: Plan, started: float) -> d
     return _changed(asset, info, after, plan, plan.new, started)
 
 
-def _done(asset: Asset, info: Info | None, after: Info, plan: Plan, started: float) -> dict[str, Any]:
+def _done(asset: Asset, info: Info | None, after: Info, plan: AssetPlan, started: float) -> dict[str, Any]:
     return _changed(asset, info, rules.clean(after["config"]), plan, asset.normal(after), started)
 
 
 def _changed(
-    asset: Asset, info: Info | None, after: Mapping[str, Any], plan: Plan, new: rules.Config, started: float
+    asset: Asset, info: Info | None, after: Mapping[str, Any], plan: AssetPlan, new: rules.Config, started: float
 ) -> dict[str, Any]:
     if info is None:
         difference: tuple[dict[str, Any], dict[str, Any]] = ({}, {"name": asset.name, **rules.shown(asset.fields, new)})

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader, read_uvarint
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader, read_uvarint
 
 TAR, ENTRIES = "tar", "entries"
 MAGIC = b"NATSARC1"
@@ -44,7 +44,7 @@ _LARGEST_RECORD = LARGEST_MESSAGE + (1 << 16)
 
 
 @dataclass(frozen=True)
-class Message:
+class ArchivedMessage:
     """One message: sequence, time in nanoseconds, subject, headers as they are on the wire, body."""
 
     sequence: int
@@ -60,7 +60,7 @@ class Message:
         return _RECORD.size + len(self.subject) + headers + len(self.body) + _RECORD_HASH
 
 
-def detect_format(reader: Reader) -> tuple[str, bytes]:
+def detect_format(reader: PlainReader) -> tuple[str, bytes]:
     """Return the format of an archive and the bytes read to detect it. Raises ArchiveError for an unknown format."""
     start = reader.take(len(MAGIC))
     return (ENTRIES if start == MAGIC else TAR), start
@@ -70,7 +70,7 @@ def detect_format(reader: Reader) -> tuple[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """One entry. `split`: how many bytes of the payload are headers."""
 
     name: bytes
@@ -85,18 +85,20 @@ class Entry:
         return not (self.name or self.time or self.sequence or self.payload)
 
     @property
-    def message(self) -> Message:
-        return Message(self.sequence, self.time, self.name, self.payload[: self.split], self.payload[self.split :])
+    def message(self) -> ArchivedMessage:
+        return ArchivedMessage(
+            self.sequence, self.time, self.name, self.payload[: self.split], self.payload[self.split :]
+        )
 
 
-def read_entry(reader: Reader) -> Entry:
+def read_entry(reader: PlainReader) -> ArchiveEntry:
     """Return the next entry. Raises ArchiveError."""
     length, zigzag, sequence = reader.uvarint(), reader.uvarint(), reader.uvarint()
     split, body = reader.uvarint(), reader.uvarint()
     if length > _LONGEST_NAME or split + body > LARGEST_MESSAGE:
         raise ArchiveError("an entry is larger than any that a server writes")
     name = reader.take(length)
-    return Entry(name, (zigzag >> 1) ^ -(zigzag & 1), sequence, split, reader.take(split + body))
+    return ArchiveEntry(name, (zigzag >> 1) ^ -(zigzag & 1), sequence, split, reader.take(split + body))
 
 
 def encode_entry(name: bytes, time: int, payload: bytes) -> bytes:
@@ -119,14 +121,14 @@ def _uvarint(value: int) -> bytes:
 
 
 @dataclass
-class Member:
+class ArchiveMember:
     """A file of the tar, which must be read before the next file. `start`: the position in the tar at which its headers
     begin."""
 
     start: int
     name: str
     size: int
-    reader: Reader
+    reader: PlainReader
 
     def content(self) -> bytes:
         if self.size > _LARGEST_META:
@@ -134,7 +136,7 @@ class Member:
         return self.reader.take(self.size)
 
 
-def members(reader: Reader, start: bytes) -> Iterator[Member]:
+def members(reader: PlainReader, start: bytes) -> Iterator[ArchiveMember]:
     """Yield the files of a tar whose first bytes have already been read. Raises ArchiveError, also if data follows the
     end of the archive."""
     extended: dict[str, str] = {}
@@ -160,7 +162,7 @@ def members(reader: Reader, start: bytes) -> Iterator[Member]:
             size = int(extended.get("size", size))
             extended = {}
             expected = reader.position + size
-            yield Member(began, name, size, reader)
+            yield ArchiveMember(began, name, size, reader)
             if reader.position != expected:
                 raise ArchiveError(f"{name} does not have {size} bytes")
         else:
@@ -199,14 +201,14 @@ class Record:
     """A record of a block. `dead`: the record was erased, or only marks its sequence as removed (`tombstone`).
     `hashed`: the input of its `checksum`."""
 
-    message: Message
+    message: ArchivedMessage
     dead: bool
     tombstone: bool
     hashed: tuple[bytes, ...]
     checksum: bytes
 
 
-def records(member: Member) -> Iterator[Record]:
+def records(member: ArchiveMember) -> Iterator[Record]:
     """Yield the records of a block. Raises ArchiveError."""
     left = member.size
     while left:
@@ -231,7 +233,7 @@ def records(member: Member) -> Iterator[Record]:
         body = rest[at:-_RECORD_HASH]
         number = sequence & ~(ERASED | TOMBSTONE)
         yield Record(
-            Message(number, time, subject, headers, body),
+            ArchivedMessage(number, time, subject, headers, body),
             dead=number == 0 or bool(sequence & (ERASED | TOMBSTONE)),
             tombstone=bool(sequence & TOMBSTONE),
             hashed=(head[4:20], subject, headers, body),
@@ -253,7 +255,7 @@ class Index:
     last_checksum: bytes
 
 
-def read_index(member: Member) -> Index:
+def read_index(member: ArchiveMember) -> Index:
     """Return the content of index.db (server/filestore.go _writeFullState, versions 1 to 4). Raises ArchiveError."""
     try:
         return _read_index(_Window(member))
@@ -272,7 +274,7 @@ class BlockIndex:
     checksum: bytes
 
 
-def read_block_index(member: Member) -> BlockIndex:
+def read_block_index(member: ArchiveMember) -> BlockIndex:
     """Return the content of N.idx, which servers before 2.10 write for each block (writeIndexInfo and genDeleteMap of
     their server/filestore.go). Raises ArchiveError."""
     window = _Window(member)
@@ -308,7 +310,7 @@ def index_of_blocks(blocks: Mapping[int, BlockIndex]) -> Index:
 class _Window:
     """Reads a file in pieces, because the index of a stream with millions of subjects is large."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: ArchiveMember) -> None:
         self._reader, self._left = member.reader, member.size
         self._data, self._at = b"", 0
 

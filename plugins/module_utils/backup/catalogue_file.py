@@ -17,11 +17,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
     read_catalogue,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import Backup
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store, utc_now
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, utc_now
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
 
-def load_catalogue(store: Store) -> Catalogue:
+def load_catalogue(store: BackupStore) -> Catalogue:
     """Return the catalogue of a store, or an empty one if there is none. Raises NatsFailure damaged."""
     try:
         return read_catalogue(store.read(FILE))
@@ -35,7 +35,7 @@ def load_catalogue(store: Store) -> Catalogue:
         raise NatsFailure("damaged", reason) from error
 
 
-def store_catalogue(store: Store, catalogue: Catalogue, backups: Sequence[Backup]) -> Catalogue:
+def store_catalogue(store: BackupStore, catalogue: Catalogue, backups: Sequence[Backup]) -> Catalogue:
     """Write the catalogue of these backups atomically, and return it. Raises NatsFailure write_failed."""
     rows = tuple(backup_row(backup.folder, backup.manifest) for backup in backups)
     catalogue = replace(catalogue, written=utc_now(), backups=rows)

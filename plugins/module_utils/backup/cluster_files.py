@@ -16,9 +16,9 @@ from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import METHOD, encrypted
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken, parse_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store, backup_name
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, backup_name
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
@@ -28,14 +28,14 @@ _NAME = re.compile(r"cluster@.*\.json(\.age)?")
 Row = Mapping[str, Any]
 
 
-def saved_files(catalogue: Catalogue, store: Store) -> list[Row]:
+def saved_files(catalogue: Catalogue, store: BackupStore) -> list[Row]:
     """Return the rows of the catalogue whose files exist, oldest first."""
     there = {name for name in store.files("") if _NAME.fullmatch(name)}
     now = datetime.now(timezone.utc)
     return sorted((row for row in catalogue.cluster if row["path"] in there), key=lambda row: by_age(row["taken"], now))
 
 
-def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mode: bool) -> Optional[Row]:
+def save_files(store: BackupStore, files: Mapping[str, str], kept: list[Row], check_mode: bool) -> Optional[Row]:
     """Save the cluster's files unless they equal those saved last, and return the catalogue's row. Raises NatsFailure."""
     digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     encryption = {"method": METHOD, "recipients": list(store.keys.recipients)} if store.keys.recipients else None
@@ -64,7 +64,7 @@ def save_files(store: Store, files: Mapping[str, str], kept: list[Row], check_mo
     return row
 
 
-def _whole(store: Store, row: Row) -> bool:
+def _whole(store: BackupStore, row: Row) -> bool:
     """Return whether a file is unchanged since it was written."""
     try:
         with store.open(str(row["path"])) as file:
@@ -73,7 +73,7 @@ def _whole(store: Store, row: Row) -> bool:
         return False
 
 
-def expired_files(rows: list[Row], keep: Keep, saved: Row | None) -> list[Row]:
+def expired_files(rows: list[Row], keep: Retention, saved: Row | None) -> list[Row]:
     """Return the rows whose files have expired. `saved`: the row that this run has added."""
     taken = [parse_taken(str(row["taken"])) for row in rows]
     own = [place for place, row in enumerate(rows) if row is saved]

@@ -39,15 +39,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import least_proven
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
-    Changes,
-    Refusal,
+    RestoreChanges,
+    RestoreRefusal,
     Target,
     plan_restore,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError, choose
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
+    BackupStore,
     DirectoryStore,
-    Store,
     staged_directory,
     utc_now,
 )
@@ -72,15 +72,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 #: Failures caused by this host rather than by the backup.
 _OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
 _IDLE = 30.0
-_ISOLATED = Changes(num_replicas=1, isolated=True)
+_ISOLATED = RestoreChanges(num_replicas=1, isolated=True)
 
 
 @dataclass(frozen=True)
-class WantedDrill:
+class BackupDrillOptions:
     """The backup to test, the nats-server binary, and the working directory. `stream`: as in `selection.choose`, None
     for the next stream to test. `finish_timeout` and `wait_timeout`: seconds, as for a restore."""
 
-    store: Store
+    store: BackupStore
     stream: Optional[str]
     binary: Optional[str]
     work_directory: Optional[Path]
@@ -97,7 +97,7 @@ class _Server:
     directory: Path
 
 
-def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
+def drill(wanted: BackupDrillOptions, check_mode: bool) -> dict[str, Any]:
     """Test one backup and return the result, which is recorded in the catalogue even if the test failed.
 
     Raises NatsFailure. Before anything is started, its code is locked, invalid_option, damaged, unsupported or
@@ -147,7 +147,7 @@ def drill(wanted: WantedDrill, check_mode: bool) -> dict[str, Any]:
     return {**result, "proof": proof, "seconds": seconds, "bytes_per_second": rate, "lines": [line]}
 
 
-def _work_directory(wanted: WantedDrill) -> Path:
+def _work_directory(wanted: BackupDrillOptions) -> Path:
     """Return the server's store directory. Raises NatsFailure invalid_option if the directory is among the backups."""
     local = wanted.store.local
     if local is None:
@@ -160,7 +160,7 @@ def _work_directory(wanted: WantedDrill) -> Path:
 
 
 def _chosen(
-    wanted: WantedDrill, catalogue: Catalogue, backups: Sequence[Backup], unreadable: Sequence[NatsFailure]
+    wanted: BackupDrillOptions, catalogue: Catalogue, backups: Sequence[Backup], unreadable: Sequence[NatsFailure]
 ) -> Backup:
     """Return the backup that this drill restores. Raises NatsFailure invalid_option."""
     by_stream: dict[str, Backup] = {}
@@ -195,7 +195,7 @@ def _required_room(backup: Backup, server: _Server) -> int:
     manifest = backup.manifest
     try:
         plan_restore(manifest, _ISOLATED, Target(server.version, message_limits(manifest)["max_payload"]))
-    except Refusal as refusal:
+    except RestoreRefusal as refusal:
         reason = f"{refusal} ({server.binary}): set `binary` to a newer one ({backup.path})"
         raise NatsFailure(refusal.code, reason) from refusal
     needed = room_needed(manifest, backup.size())
@@ -203,7 +203,7 @@ def _required_room(backup: Backup, server: _Server) -> int:
     return needed
 
 
-def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name: str) -> float:
+def _prove(backup: Backup, server: _Server, wanted: BackupDrillOptions, room: int, name: str) -> float:
     """Restore the backup, back up the stream again, compare both backups, and return how many seconds the restore took.
     Raises NatsFailure; its code is not_proven if the contents differ."""
     limits, store_bytes = message_limits(backup.manifest), 2 * room + SLACK
@@ -223,7 +223,7 @@ def _prove(backup: Backup, server: _Server, wanted: WantedDrill, room: int, name
 
 
 def _there_and_back(
-    client: Client, backup: Backup, wanted: WantedDrill, directory: Path
+    client: Client, backup: Backup, wanted: BackupDrillOptions, directory: Path
 ) -> tuple[dict[str, Any], Backup]:
     """Restore a backup and back up the stream again; return the result of the restore and the new backup. Raises
     NatsFailure."""

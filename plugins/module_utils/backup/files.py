@@ -22,13 +22,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     read_manifest,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store, name_part
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, name_part
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
-    Contents,
+    ArchiveContents,
     read_contents,
     sha256_of,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
 #: How an archive is verified: its size and SHA-256 against the manifest; its entire content; and the checksum of each
@@ -49,7 +49,7 @@ class Unreadable(NatsFailure):
 class Backup:
     """One backup, and the folder of the store that contains it."""
 
-    store: Store
+    store: BackupStore
     folder: str
     manifest: Manifest
 
@@ -93,7 +93,7 @@ class Backup:
                 yield plain
 
 
-def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = None) -> Backup:
+def read_backup(store: BackupStore, folder: str = "", files: frozenset[str] | None = None) -> Backup:
     """Return the backup in a folder. Raises Unreadable, with code invalid_option if there is no backup, otherwise
     damaged."""
     name = f"{folder}/{FILE}" if folder else FILE
@@ -108,7 +108,7 @@ def read_backup(store: Store, folder: str = "", files: frozenset[str] | None = N
         raise Unreadable(folder, "damaged", f"{store.place(name)}: {error}") from error
 
 
-def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup], list[Unreadable]]:
+def find_backups(store: BackupStore, stream: str | None = None) -> tuple[list[Backup], list[Unreadable]]:
     """Return the backups in a store, in the order of selection.by_age, and the backups that cannot be read. Raises
     NatsFailure."""
     found, failures = [], []
@@ -124,7 +124,7 @@ def find_backups(store: Store, stream: str | None = None) -> tuple[list[Backup],
     return sorted(found, key=lambda backup: (by_age(backup.manifest.taken, now), backup.folder)), failures
 
 
-def newest_backup(store: Store, stream: str, account: str | None) -> Backup | None:
+def newest_backup(store: BackupStore, stream: str, account: str | None) -> Backup | None:
     """Return the newest readable backup of a stream in a store, or None if there is none. Raises NatsFailure."""
     found = []
     for folder, files in store.folders(f"{name_part(stream)}@").items():
@@ -142,7 +142,7 @@ def format_of_backup(backup: Backup) -> str:
     """Return the format of an archive. Raises NatsFailure damaged, or no_identity if the archive cannot be decrypted."""
     try:
         with backup.open() as file:
-            return detect_format(Reader(file))[0]
+            return detect_format(PlainReader(file))[0]
     except (ArchiveError, OSError) as error:
         raise NatsFailure("damaged", f"{backup.archive}: {error}") from error
 
@@ -153,7 +153,7 @@ def require_opened(backup: Backup) -> None:
         format_of_backup(backup)
 
 
-def verify(backup: Backup, level: str) -> Contents | None:
+def verify(backup: Backup, level: str) -> ArchiveContents | None:
     """Verify an archive and return its contents, or None at the level `checksum`. Raises NatsFailure damaged."""
     manifest = backup.manifest
     try:
@@ -178,7 +178,7 @@ def verify(backup: Backup, level: str) -> Contents | None:
     return contents
 
 
-def _require_plausible(manifest: Manifest, contents: Contents) -> None:
+def _require_plausible(manifest: Manifest, contents: ArchiveContents) -> None:
     """Raise ArchiveError unless the archive matches the state that the server announced for it."""
     state = manifest.state
     first, last = state.get("first_seq") or 0, state.get("last_seq") or 0

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents, ArchivedConsumer
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
     CONSUMER_CONFIG,
     POSITION,
@@ -176,7 +176,7 @@ _SHAPES: dict[str, shapes.Shape] = {
 }
 
 
-def consumer_entries(infos: Sequence[Info], contents: Contents | None) -> tuple[dict[str, Any], ...]:
+def consumer_entries(infos: Sequence[Info], contents: ArchiveContents | None) -> tuple[dict[str, Any], ...]:
     """Return the manifest's data of each consumer: the servers' reports from before the snapshot, and the positions in
     the archive if it has any. `in_archive`: None if the archive was not read back. `redelivered`: the maximum number of
     messages that the consumer delivers again after a restore."""
@@ -186,7 +186,7 @@ def consumer_entries(infos: Sequence[Info], contents: Contents | None) -> tuple[
     return tuple(_consumer_entry(name, by_name.get(name), there.get(name), contents is not None) for name in names)
 
 
-def _consumer_entry(name: str, info: Info | None, archived: Consumer | None, known: bool) -> dict[str, Any]:
+def _consumer_entry(name: str, info: Info | None, archived: ArchivedConsumer | None, known: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if info is not None:
         found = {"config": info["config"], "num_ack_pending": info.get("num_ack_pending", 0)}
@@ -207,7 +207,7 @@ def _consumer_entry(name: str, info: Info | None, archived: Consumer | None, kno
     }
 
 
-def _redelivered(pending: int, info: Info | None, archived: Consumer | None) -> int:
+def _redelivered(pending: int, info: Info | None, archived: ArchivedConsumer | None) -> int:
     """Return the number of messages that a consumer delivers again after a restore. In a cluster, an archive of 2.15
     contains only the consumer's ack floor, so messages acknowledged above it are also delivered again (observed on
     2.15.1)."""
@@ -234,7 +234,7 @@ def without_server_metadata(config: Info) -> dict[str, Any]:
     return {**kept, "metadata": metadata} if metadata else kept
 
 
-def archive_differences(manifest: Manifest, contents: Contents) -> list[str]:
+def archive_differences(manifest: Manifest, contents: ArchiveContents) -> list[str]:
     """Return the differences between an archive that was read back and its manifest."""
     found = [] if contents.as_dict() == manifest.contents else ["its content differs from the backup record"]
     described = {entry["name"]: _positions(entry) for entry in manifest.consumers if entry["in_archive"]}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, ArchivedMessage
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
@@ -58,7 +58,7 @@ def expired_since(saved: Manifest, restored: Manifest) -> bool:
     return saved.format == ENTRIES and bool(saved.config.get("allow_msg_ttl")) and _fewer(saved, restored)
 
 
-def lost(saved: Iterable[Message], restored: Iterable[Message], now: float) -> str:
+def lost(saved: Iterable[ArchivedMessage], restored: Iterable[ArchivedMessage], now: float) -> str:
     """Return the first message that was not restored as saved and had not expired by `now`, or an empty text if there
     is none."""
     there = iter(restored)
@@ -73,7 +73,7 @@ def lost(saved: Iterable[Message], restored: Iterable[Message], now: float) -> s
     return "" if have is None else f"message {have.sequence} is not in the backup"
 
 
-def _expired(message: Message, now: float) -> bool:
+def _expired(message: ArchivedMessage, now: float) -> bool:
     found = _TTL.search(message.headers)
     try:
         seconds = duration_seconds(found.group(1).decode().strip()) if found else 0

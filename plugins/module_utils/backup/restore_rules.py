@@ -14,11 +14,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     ENTRIES,
     TAR,
     TAR_END,
-    Entry,
+    ArchiveEntry,
     encode_entry,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchivedConsumer
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
@@ -113,7 +113,7 @@ _CHANGES_BY_ITSELF = (
 
 
 @dataclass(frozen=True)
-class Changes:
+class RestoreChanges:
     """Changes to the saved configuration; None keeps the saved value. `isolated`: for a comparison on a separate
     server, without connections to other streams, without settings that change messages, and on disk, because the host
     may not have enough memory. `max_replicas`: the upper limit of replicas."""
@@ -145,7 +145,7 @@ class RestorePlan:
 RESTORE_AGAIN = "wait until no restore has run for 10 seconds, delete the stream, and restore it again"
 
 
-class Refusal(Exception):
+class RestoreRefusal(Exception):
     """The reason why nothing is restored. `code` is for programs."""
 
     def __init__(self, code: str, reason: str) -> None:
@@ -153,7 +153,7 @@ class Refusal(Exception):
         self.code = code
 
 
-def wanted_config(manifest: Manifest, wanted: Changes) -> dict[str, Any]:
+def wanted_config(manifest: Manifest, wanted: RestoreChanges) -> dict[str, Any]:
     """Return the configuration that the restored stream gets."""
     config = without_server_metadata(manifest.config)
     if wanted.stream:
@@ -172,12 +172,12 @@ def wanted_config(manifest: Manifest, wanted: Changes) -> dict[str, Any]:
 
 
 def isolated(config: Config) -> dict[str, Any]:
-    """Return the configuration for a stream that is isolated, see `Changes`."""
+    """Return the configuration for a stream that is isolated, see `RestoreChanges`."""
     kept = {key: value for key, value in config.items() if key not in (*_CONNECTIONS, *_CHANGES_BY_ITSELF)}
     return {**kept, "storage": "file"}
 
 
-def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> RestorePlan:
+def plan_restore(manifest: Manifest, wanted: RestoreChanges, target: Target) -> RestorePlan:
     """Return the plan of a restore. Raises Refusal, before anything is created, if a server would reject the restore at
     the end or leave it incomplete."""
     config = wanted_config(manifest, wanted)
@@ -185,17 +185,21 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     first_seq = 0 if target.keeps_first_seq else config.pop("first_seq", 0)
     if target.overlapping:
         others = ", ".join(target.overlapping)
-        raise Refusal("overlap", f"subjects of stream {name} belong to {others}; set different ones with `subjects`")
+        raise RestoreRefusal(
+            "overlap", f"subjects of stream {name} belong to {others}; set different ones with `subjects`"
+        )
     if manifest.format == ENTRIES and reported_version(target.version) < ALL_CONSUMERS:
-        raise Refusal("unsupported", f"an archive of nats-server 2.15 or later cannot be read by {target.version}")
+        raise RestoreRefusal(
+            "unsupported", f"an archive of nats-server 2.15 or later cannot be read by {target.version}"
+        )
     if manifest.format == TAR and name != manifest.stream:
-        raise Refusal(
+        raise RestoreRefusal(
             "unsupported",
             f"an archive of a server before 2.15 can only be restored under its own name {manifest.stream}",
         )
     largest = (manifest.contents or {}).get("largest", 0)
     if manifest.format == ENTRIES and largest > target.max_payload:
-        raise Refusal(
+        raise RestoreRefusal(
             "unsupported",
             f"it has a message of {largest} bytes, but the servers accept at most {target.max_payload} (max_payload)",
         )
@@ -214,7 +218,7 @@ def plan_restore(manifest: Manifest, wanted: Changes, target: Target) -> Restore
     return RestorePlan(config, recreate, lowered, strip, tuple(caveats))
 
 
-def _fewer_replicas(manifest: Manifest, wanted: Changes, replicas: int) -> list[str]:
+def _fewer_replicas(manifest: Manifest, wanted: RestoreChanges, replicas: int) -> list[str]:
     saved = manifest.config.get("num_replicas") or 1
     if wanted.max_replicas is None or replicas == saved:
         return []
@@ -386,7 +390,7 @@ def too_few_pending(state: Config, consumers: Sequence[Config], stored: Collecti
 
 
 def consumers_part(
-    format_name: str, state: Config, found: Sequence[tuple[Entry, Consumer]], plan: RestorePlan
+    format_name: str, state: Config, found: Sequence[tuple[ArchiveEntry, ArchivedConsumer]], plan: RestorePlan
 ) -> bytes:
     """Return the bytes that replace an archive's consumers: none, or the consumers in the format of 2.15 with a
     suitable number of replicas."""
@@ -444,13 +448,13 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0
     if ends < saved:
-        raise Refusal(
+        raise RestoreRefusal(
             "unfinished",
             f"stream {plan.config['name']} exists and ends at sequence {ends}, before the end of its backup "
             f"({saved}), as after an interrupted restore: {RESTORE_AGAIN}, or restore under another name",
         )
     if _is_another_stream(manifest, saved, info["state"]):
-        raise Refusal(
+        raise RestoreRefusal(
             "unfinished",
             f"stream {plan.config['name']} exists, but its message {info['state']['first_seq']} was stored after the "
             "backup, which also has that sequence: an interrupted restore left it empty, or it is an unrelated "
@@ -461,14 +465,14 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
     saved_names = [one["name"] for one in (plan.recreate if plan.strip else manifest.consumers) if _is_durable(one)]
     missing = [name for name in saved_names if name not in there]
     if missing:
-        raise Refusal(
+        raise RestoreRefusal(
             "unfinished",
             f"stream {plan.config['name']} exists without {counted(len(missing), 'consumer')} of its backup "
             f"({some_names(missing)}), as after an interrupted restore. Create them, or {RESTORE_AGAIN}",
         )
     wrong = other + differences(manifest, plan, info["state"], consumers)
     if wrong:
-        raise Refusal(
+        raise RestoreRefusal(
             "exists",
             f"stream {plan.config['name']} exists and differs from the backup ({'; '.join(wrong)}). Nothing is "
             "overwritten: delete it, or restore under another name",

@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
 
 
 @dataclass(frozen=True)
-class Keep:
+class Retention:
     """The number of backups to keep: the `last` ones, and the newest of each of the last days, weeks and months that
     have a backup, in UTC. If all are zero, every backup is kept."""
 
@@ -27,7 +27,7 @@ class Keep:
         return not (self.last or self.daily or self.weekly or self.monthly)
 
 
-def expired(taken: Sequence[datetime], keep: Keep, now: datetime, own: Collection[int] = ()) -> list[int]:
+def expired(taken: Sequence[datetime], keep: Retention, now: datetime, own: Collection[int] = ()) -> list[int]:
     """Return the paths of the backups of one stream that should be removed.
 
     The newest backup always stays, and so do the backups that this run has taken (the paths `own`). A backup dated in

@@ -24,10 +24,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.cluster_f
     saved_files,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import Backup, find_backups
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_taken
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    Store,
+    BackupStore,
     name_part,
     utc_now,
 )
@@ -69,25 +69,25 @@ class WantedRun:
     """The streams to back up, the destination, the settings, and the number of backups to keep. `accounts`: names, None
     for the user's own account. `files`: the cluster's own files, by name."""
 
-    store: Store
+    store: BackupStore
     accounts: Sequence[Optional[str]]
     streams: Sequence[str]
     exclude: Sequence[str]
     level: str
     pace: TransferPace
-    keep: Keep
+    keep: Retention
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BackupOutcome:
     """The result of a run. `rows`: one for each selected stream, with `problem` empty if it was saved."""
 
     result: dict[str, Any]
     failure: Optional[NatsFailure]
 
 
-def save_streams(connections: Connections, wanted: WantedRun, progress: Progress, check_mode: bool) -> Outcome:
+def save_streams(connections: Connections, wanted: WantedRun, progress: Progress, check_mode: bool) -> BackupOutcome:
     """Back up every selected stream; the failure of one stream does not stop the others.
 
     Raises NatsFailure (invalid_option, locked, damaged, write_failed) before anything is saved.
@@ -101,7 +101,7 @@ def save_streams(connections: Connections, wanted: WantedRun, progress: Progress
 
 def _run(
     connections: Connections, wanted: WantedRun, progress: Progress, catalogue: Catalogue, check_mode: bool
-) -> Outcome:
+) -> BackupOutcome:
     wanted = replace(
         wanted,
         streams=with_identities(wanted.streams, connections.names),
@@ -140,7 +140,7 @@ def _run(
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
         },
     }
-    return Outcome(result, not_saved(rows, left) or own.failure or tidied.failure)
+    return BackupOutcome(result, not_saved(rows, left) or own.failure or tidied.failure)
 
 
 def _listed(
@@ -416,7 +416,7 @@ def _not_tidied(rows: Sequence[Mapping[str, Any]], failures: Sequence[NatsFailur
     return NatsFailure(failures[0].code, f"{done}: {failures[0].description}{more}")
 
 
-def _expired(backups: Sequence[Backup], keep: Keep, saved: set[str], own: set[str], now: datetime) -> list[Backup]:
+def _expired(backups: Sequence[Backup], keep: Retention, saved: set[str], own: set[str], now: datetime) -> list[Backup]:
     by_stream: dict[str, list[Backup]] = {}
     for backup in backups:
         name = stream_key(backup.manifest.account, backup.manifest.stream)

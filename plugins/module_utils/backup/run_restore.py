@@ -35,8 +35,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
     PREFIX,
+    BackupStore,
     DirectoryStore,
-    Store,
     written,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_backup import WantedBackup, back_up
@@ -75,7 +75,7 @@ class WantedRestores:
     stream's own account; `names_accounts`: whether the connection has users of several accounts, or is itself a user of
     the owning account."""
 
-    store: Store
+    store: BackupStore
     wanted: Sequence[str]
     at: Optional[str]
     account: Optional[str]
@@ -86,14 +86,16 @@ class WantedRestores:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RestoreOutcome:
     """The result of a run. `result` has a row for each stream; `failure` is the reason why the run stopped."""
 
     result: dict[str, Any]
     failure: Optional[NatsFailure]
 
 
-def restore_streams(connections: Connections, wanted: WantedRestores, progress: Progress, check_mode: bool) -> Outcome:
+def restore_streams(
+    connections: Connections, wanted: WantedRestores, progress: Progress, check_mode: bool
+) -> RestoreOutcome:
     """Restore every selected stream, many at a time; streams that copy others come last.
 
     A damaged backup affects only its own stream, and so does any failure after the stream was created. Raises
@@ -116,11 +118,14 @@ def restore_streams(connections: Connections, wanted: WantedRestores, progress: 
         if check_mode:
             rows: list[dict[str, Any]] = [*planned, *damaged]
         else:
-            rows = [*_Run(wanted, progress, len(planned)).restore(workers, list(zip(backups, planned))), *damaged]
-    return Outcome(_result(wanted, rows, check_mode), _failure(rows, len(planned) + len(damaged), check_mode))
+            rows = [
+                *_RestoreRun(wanted, progress, len(planned)).restore(workers, list(zip(backups, planned))),
+                *damaged,
+            ]
+    return RestoreOutcome(_result(wanted, rows, check_mode), _failure(rows, len(planned) + len(damaged), check_mode))
 
 
-class _Run:
+class _RestoreRun:
     """Restores streams concurrently, and counts the results."""
 
     def __init__(self, wanted: WantedRestores, progress: Progress, count: int) -> None:
@@ -207,7 +212,7 @@ def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Back
     return sorted(chosen, key=_is_copy), rows
 
 
-def _unread_row(name: str, failure: Unreadable, store: Store, names: Mapping[str, str]) -> dict[str, Any]:
+def _unread_row(name: str, failure: Unreadable, store: BackupStore, names: Mapping[str, str]) -> dict[str, Any]:
     """Return the row of a stream whose newest backup cannot be read. An older backup is not used instead."""
     account, _slash, stream = name.partition("/")
     label = stream_key(names.get(account, account), stream)

@@ -27,8 +27,8 @@ from typing import Any, BinaryIO, Callable, Optional, TypeVar, cast
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import NO_KEYS, Keys
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
+    BackupStore,
     Staging,
-    Store,
     another_run,
     backup_name,
     name_part,
@@ -218,7 +218,7 @@ class _Bucket:
         return NatsFailure("write_failed", f"{what}: {error}")
 
 
-class S3Store(Store):
+class S3Store(BackupStore):
     """Backups below a prefix of a bucket."""
 
     def __init__(self, bucket: _Bucket, prefix: str, keys: Keys) -> None:

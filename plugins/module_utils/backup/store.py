@@ -58,7 +58,7 @@ class Staging(ABC):
         """Write the manifest, rename the backup into place, and return its name. Raises NatsFailure."""
 
 
-class Store(ABC):
+class BackupStore(ABC):
     """A store of backups, with the keys that decrypt its archives and encrypt new ones."""
 
     keys: Keys
@@ -70,11 +70,11 @@ class Store(ABC):
         """Return the location of a name, for operators and results."""
 
     @abstractmethod
-    def below(self, name: str) -> Store:
+    def below(self, name: str) -> BackupStore:
         """Return the store for a subfolder."""
 
     @abstractmethod
-    def with_keys(self, keys: Keys) -> Store:
+    def with_keys(self, keys: Keys) -> BackupStore:
         """Return the same store with different keys."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ def _removing(path: Path) -> Iterator[None]:
 # --- a directory --------------------------------------------------------------------------------------------------------
 
 
-class DirectoryStore(Store):
+class DirectoryStore(BackupStore):
     """Backups in a directory."""
 
     def __init__(self, directory: Path, keys: Keys = NO_KEYS) -> None:

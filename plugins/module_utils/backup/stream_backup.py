@@ -37,8 +37,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     longest_archive,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import next_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
@@ -71,7 +71,7 @@ class WantedBackup:
     called with the number of bytes received. `patience`: the time to wait for consumers that are electing a leader."""
 
     stream: str
-    store: Store
+    store: BackupStore
     level: str
     pace: TransferPace
     force: bool = False
@@ -132,7 +132,7 @@ def _reason(
     return ""
 
 
-def _encrypted_otherwise(newest: Backup, store: Store) -> str:
+def _encrypted_otherwise(newest: Backup, store: BackupStore) -> str:
     before = sorted((newest.manifest.encryption or {}).get("recipients") or ())
     if before == sorted(store.keys.recipients):
         return ""
@@ -266,7 +266,7 @@ def _followed(info: Info) -> bool:
     return bool((info.get("cluster") or {}).get("replicas"))
 
 
-def _read_back(backup: Backup, wanted: WantedBackup) -> Contents | None:
+def _read_back(backup: Backup, wanted: WantedBackup) -> ArchiveContents | None:
     try:
         return verify(backup, wanted.level)
     except NatsFailure as failure:

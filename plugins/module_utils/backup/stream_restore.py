@@ -22,9 +22,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     RESTORE_AGAIN,
-    Changes,
-    Refusal,
+    RestoreChanges,
     RestorePlan,
+    RestoreRefusal,
     Target,
     consumers_part,
     differences,
@@ -35,8 +35,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     too_few_pending,
     wanted_config,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Contents, read_head
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader, splice
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents, read_head
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader, splice
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
     CONSUMER_EXISTS,
@@ -75,14 +75,14 @@ class WantedRestore:
     and consumers exist, or until the remains of a failed restore are deleted. `report` is called with the number of
     bytes sent."""
 
-    changes: Changes
+    changes: RestoreChanges
     level: str
     pace: TransferPace
     wait_timeout: float
     report: Callable[[int], None] = lambda _size: None
 
 
-def require_replicas(changes: Changes) -> None:
+def require_replicas(changes: RestoreChanges) -> None:
     """Raise NatsFailure invalid_option for fewer than one replica, because servers treat 0 as 1."""
     for option in ("num_replicas", "max_replicas"):
         number = getattr(changes, option)
@@ -95,7 +95,7 @@ class _Prepared:
     backup: Backup
     plan: RestorePlan
     size: int
-    contents: Contents | None
+    contents: ArchiveContents | None
     existing: dict[str, Any] | None
 
 
@@ -175,13 +175,13 @@ def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRe
         if found is not None:
             require_restored(manifest, plan, found, api.consumers(name).rows)
         elif name in others:
-            raise Refusal("unfinished", f"stream {name} {_WITHOUT_DATA}")
-    except Refusal as refusal:
+            raise RestoreRefusal("unfinished", f"stream {name} {_WITHOUT_DATA}")
+    except RestoreRefusal as refusal:
         raise NatsFailure(refusal.code, f"nothing was restored: {refusal}", account=api.account) from refusal
     return _Prepared(replace(backup, manifest=manifest), plan, backup.size(), contents, found)
 
 
-def known_manifest(manifest: Manifest, contents: Contents | None) -> Manifest:
+def known_manifest(manifest: Manifest, contents: ArchiveContents | None) -> Manifest:
     """Return the manifest, completed with data from the archive if it was read."""
     if contents is None or manifest.contents is not None:
         return manifest
@@ -286,7 +286,7 @@ def _consumers_at(prepared: _Prepared) -> tuple[int, int | None, bytes] | None:
     plan, manifest = prepared.plan, prepared.backup.manifest
     if manifest.format == ENTRIES:
         with prepared.backup.open() as file:
-            reader = Reader(file)
+            reader = PlainReader(file)
             start = len(detect_format(reader)[1])
             state, found = read_head(reader)
             return start, reader.position, consumers_part(ENTRIES, state, found, plan)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import Keys, is_secret
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s3_store import SCHEME, S3Options, s3_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore, Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, DirectoryStore
 
 #: Options for modules that only list a store.
 PLACE_SPEC: dict[str, dict[str, Any]] = {
@@ -44,7 +44,7 @@ def misplaced_secrets(params: Mapping[str, Any]) -> set[str]:
     return {text for text in params["encrypt_to"] if is_secret(text)}
 
 
-def requested_store(params: Mapping[str, Any], option: str = "directory") -> Store:
+def requested_store(params: Mapping[str, Any], option: str = "directory") -> BackupStore:
     """Return the store that an option names, with its keys. Raises NatsFailure invalid_option, MissingLibrary."""
     identity_file = params.get("identity_file")
     keys = Keys(tuple(params.get("encrypt_to") or ()), Path(identity_file) if identity_file else None)

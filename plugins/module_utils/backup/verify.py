@@ -24,11 +24,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     MAGIC,
     STATE_HEAD,
     TAR,
+    ArchivedMessage,
+    ArchiveEntry,
+    ArchiveMember,
     BlockIndex,
-    Entry,
     Index,
-    Member,
-    Message,
     detect_format,
     includes,
     index_of_blocks,
@@ -40,7 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     records,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.highway import highwayhash64
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader
 
 #: The last entry of an archive that a server before 2.15 could not read completely (server/filestore.go errFile).
 ERRORS = "errors.txt"
@@ -55,7 +55,7 @@ Config = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Consumer:
+class ArchivedConsumer:
     """A consumer as stored in the archive. `pending`: messages that were delivered, but neither acknowledged nor given
     up."""
 
@@ -67,7 +67,7 @@ class Consumer:
 
 
 @dataclass(frozen=True)
-class Contents:
+class ArchiveContents:
     """The content of an archive.
 
     `messages`, `bytes` (as counted for a stream on disk) and `digest` (SHA-256 over sequence, time, subject, headers
@@ -84,7 +84,7 @@ class Contents:
     first_seq: int
     last_seq: int
     digest: str
-    consumers: tuple[Consumer, ...]
+    consumers: tuple[ArchivedConsumer, ...]
     consumers_at: Optional[tuple[int, Optional[int]]]
     exact: bool = True
     config: Optional[Config] = None
@@ -113,7 +113,9 @@ def sha256_of(file: BinaryIO) -> str:
         digest.update(piece)
 
 
-def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record_checksums: bool = False) -> Contents:
+def read_contents(
+    opened: Callable[[], AbstractContextManager[BinaryIO]], record_checksums: bool = False
+) -> ArchiveContents:
     """Return the content of an archive, which may be opened twice. Raises ArchiveError for an incomplete archive.
 
     The checksum of each chunk is always verified. `record_checksums`: also verify the checksum that a server before
@@ -121,7 +123,7 @@ def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record
     second.
     """
     with opened() as file:
-        reader = Reader(file)
+        reader = PlainReader(file)
         kind, start = detect_format(reader)
         if kind == ENTRIES:
             return _read_entries(reader)
@@ -130,7 +132,7 @@ def read_contents(opened: Callable[[], AbstractContextManager[BinaryIO]], record
     dead = tar.removed_later()
     if dead is not None:
         with opened() as file:
-            again = Reader(file)
+            again = PlainReader(file)
             tar.count(again, detect_format(again)[1], dead)
     return tar.contents()
 
@@ -146,7 +148,7 @@ class _Digest:
         self.first: int | None = None
         self.last: int | None = None
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ArchivedMessage) -> None:
         if self.last is not None and message.sequence <= self.last:
             raise ArchiveError(f"message {message.sequence} comes after message {self.last}")
         if self.first is None:
@@ -167,7 +169,7 @@ class _Digest:
 # --- 2.15 ---------------------------------------------------------------------------------------------------------------
 
 
-def read_head(reader: Reader) -> tuple[dict[str, Any], list[tuple[Entry, Consumer]]]:
+def read_head(reader: PlainReader) -> tuple[dict[str, Any], list[tuple[ArchiveEntry, ArchivedConsumer]]]:
     """Return the state and the consumers with which an archive of 2.15 begins, after its magic. Raises ArchiveError."""
     entry = read_entry(reader)
     state = _json(entry.payload, "state.json") if entry.name == b"state.json" else None
@@ -187,13 +189,13 @@ def read_head(reader: Reader) -> tuple[dict[str, Any], list[tuple[Entry, Consume
         pending = pairs.get("pending") or {}
         if not isinstance(pending, dict):
             raise ArchiveError(f"consumer {name} has no list of pending messages")
-        found.append((entry, Consumer(name, document["config"], delivered, ack_floor, len(pending))))
+        found.append((entry, ArchivedConsumer(name, document["config"], delivered, ack_floor, len(pending))))
     return state, found
 
 
-def entry_messages(file: BinaryIO) -> Iterator[Message]:
+def entry_messages(file: BinaryIO) -> Iterator[ArchivedMessage]:
     """Yield the messages of an archive of 2.15, whose structure is verified elsewhere. Raises ArchiveError."""
-    reader = Reader(file)
+    reader = PlainReader(file)
     detect_format(reader)
     read_head(reader)
     while True:
@@ -203,7 +205,7 @@ def entry_messages(file: BinaryIO) -> Iterator[Message]:
         yield entry.message
 
 
-def _read_entries(reader: Reader) -> Contents:
+def _read_entries(reader: PlainReader) -> ArchiveContents:
     state, consumers = read_head(reader)
     head_ends = reader.position
     first, last = _number(state, "first_seq"), _number(state, "last_seq")
@@ -222,7 +224,7 @@ def _read_entries(reader: Reader) -> Contents:
     announced = _number(state, "messages")
     if digest.messages > announced:
         raise ArchiveError(f"it has {digest.messages} messages but announces {announced}")
-    return Contents(
+    return ArchiveContents(
         ENTRIES,
         digest.messages,
         digest.bytes,
@@ -295,7 +297,7 @@ class _Tar:
     consumers_at: int = 0
     digest: _Digest = field(default_factory=_Digest)
 
-    def read(self, reader: Reader, start: bytes) -> None:
+    def read(self, reader: PlainReader, start: bytes) -> None:
         """Read the complete archive, and count every message that was not removed within its block."""
         for member in members(reader, start):
             block = _block_number(member.name)
@@ -337,7 +339,7 @@ class _Tar:
         if not {"meta.inf", "meta.sum"} <= set(self.meta):
             raise ArchiveError("it does not begin with the stream's configuration (meta.inf, meta.sum)")
 
-    def _read_block(self, member: Member, block: int) -> None:
+    def _read_block(self, member: ArchiveMember, block: int) -> None:
         first, before = None, self.digest.messages
         key = hashlib.sha256(f"{self.config['name']}-{block}".encode()).digest() if self.record_checksums else None
         for record in records(member):
@@ -385,7 +387,7 @@ class _Tar:
         if index is not None and self.blocks and not (known and index.last_checksum == self.checksum):
             self.index = None
 
-    def count(self, reader: Reader, start: bytes, dead: _Dead) -> None:
+    def count(self, reader: PlainReader, start: bytes, dead: _Dead) -> None:
         """Read the archive again and count the remaining messages."""
         self.digest = _Digest()
         for member in members(reader, start):
@@ -397,7 +399,7 @@ class _Tar:
                 if not record.dead and not dead.covers(block, record.message.sequence):
                     self.digest.add(record.message)
 
-    def contents(self) -> Contents:
+    def contents(self) -> ArchiveContents:
         stream = self._checked("meta.inf", "meta.sum", self.config["name"])
         if self.index is not None:
             first, last = self.index.first_seq, self.index.last_seq
@@ -407,7 +409,7 @@ class _Tar:
             last = max(self.last, self.digest.last or 0)
             first = self.digest.first or last + 1
         created = stream.pop("Created", None)
-        return Contents(
+        return ArchiveContents(
             TAR,
             self.digest.messages,
             self.digest.bytes,
@@ -422,7 +424,7 @@ class _Tar:
             created,
         )
 
-    def _consumers(self, stream: str) -> Iterator[Consumer]:
+    def _consumers(self, stream: str) -> Iterator[ArchivedConsumer]:
         for name in sorted({name.split("/")[1] for name in self.meta if name.startswith("obs/")}):
             folder = f"obs/{name}"
             if not {f"{folder}/{file}" for file in ("meta.inf", "meta.sum", "o.dat")} <= set(self.meta):
@@ -431,7 +433,7 @@ class _Tar:
             # These keys belong to the file, not to the consumer's configuration.
             config = {key: value for key, value in config.items() if key not in ("Created", "Name")}
             state = read_consumer_state(self.meta[f"{folder}/o.dat"])
-            yield Consumer(name, config, state["delivered"], state["ack_floor"], state["pending"])
+            yield ArchivedConsumer(name, config, state["delivered"], state["ack_floor"], state["pending"])
 
     def _checked(self, name: str, checksum: str, hashed_by: str) -> dict[str, Any]:
         """Return a configuration after verifying its checksum (server/filestore.go writeStreamMeta; consumers:

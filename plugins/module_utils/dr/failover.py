@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
     UNRELATED,
     Loss,
     Protected,
-    Reading,
+    SideReading,
     StreamStatus,
     copy_kind,
 )
@@ -61,7 +61,7 @@ _OF_CLIENTS = (
 SHORTEST_WINDOW = 100_000_000
 
 
-class Refusal(Exception):
+class FailoverRefusal(Exception):
     """A reason against a failover. `code` is for programs."""
 
     def __init__(self, code: str, reason: str) -> None:
@@ -70,7 +70,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FailoverOptions:
     """The options of a failover. `dead`: the name of the origin if the operator declares it dead. `allow_loss`:
     continue if the site does not catch up. `max_loss`: maximum number of lost messages, None for any number."""
 
@@ -82,7 +82,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FailoverPlan:
     """The steps of a failover for one stream."""
 
     protected: Protected
@@ -98,13 +98,13 @@ class Plan:
 
 def plan_failover(
     status: StreamStatus,
-    origin: Reading,
-    site: Reading,
+    origin: SideReading,
+    site: SideReading,
     checkpoint: Optional[Checkpoint],
     release: tuple[int, int],
     origin_name: str,
-    wanted: Wanted,
-) -> Plan:
+    wanted: FailoverOptions,
+) -> FailoverPlan:
     """Return the steps for one stream. `release` is the version of the site's servers. Raises Refusal."""
     protected = status.protected
     _require_copy(status)
@@ -112,55 +112,61 @@ def plan_failover(
     config = _origin_config(protected, origin, checkpoint, wanted)
     subjects = protected.subjects or tuple(config.get("subjects") or ())
     if not subjects or list(subjects) == [fenced_subject(protected.stream)]:
-        raise Refusal(
+        raise FailoverRefusal(
             "no_subjects",
             f"the subjects of {protected.stream} are unknown; set them with `subjects`, otherwise its copy would only "
             "accept messages on its own name",
         )
     if wanted.max_loss is not None and status.loss.messages > wanted.max_loss:
-        raise Refusal(
+        raise FailoverRefusal(
             "loss", f"{status.loss.text} would be lost; the limit is {wanted.max_loss} messages (max_loss_messages)"
         )
     method = promotion(site.info["config"] if site.info else {}, protected.stream, release)
     target = _target(protected, method)
     consumers = _consumers(origin, checkpoint) if wanted.consumers else ()
     caveats = _caveats(config, method, target, consumers, origin, checkpoint, status)
-    return Plan(protected, wanted.fence, method, target, subjects, status.loss, consumers, config, tuple(caveats))
+    return FailoverPlan(
+        protected, wanted.fence, method, target, subjects, status.loss, consumers, config, tuple(caveats)
+    )
 
 
 def _require_copy(status: StreamStatus) -> None:
     if status.state in (SITE_SILENT, MISSING, UNRELATED, DIVERGED):
-        raise Refusal("no_copy", status.problems[0])
+        raise FailoverRefusal("no_copy", status.problems[0])
 
 
-def require_fence(protected: Protected, origin: Reading, origin_name: str, wanted: Wanted) -> None:
+def require_fence(protected: Protected, origin: SideReading, origin_name: str, wanted: FailoverOptions) -> None:
     """Raise Refusal unless the origin accepts no messages, as far as that can be checked before anything is changed."""
     if wanted.fence == DEAD:
         if wanted.dead != origin_name:
-            raise Refusal("not_fenced", f"dead: must be the lost origin, {origin_name}, not {wanted.dead or 'empty'}")
+            raise FailoverRefusal(
+                "not_fenced", f"dead: must be the lost origin, {origin_name}, not {wanted.dead or 'empty'}"
+            )
         if not origin.problem:
-            raise Refusal(
+            raise FailoverRefusal(
                 "origin_answers",
                 f"{origin_name} is declared dead but answers for stream {protected.stream}. Stop its servers, or "
                 "fence it with `fence: subjects`",
             )
         return
     if origin.problem:
-        raise Refusal(
+        raise FailoverRefusal(
             "origin_silent",
             f"{origin_name} does not answer ({origin.problem}), so it may still be accepting messages. Once its "
             f"servers are stopped and cannot start by themselves, confirm it: `fence: dead` with `dead: {origin_name}`",
         )
     if origin.info is None:
-        raise Refusal("no_copy", f"{origin_name} has no stream {protected.stream}")
+        raise FailoverRefusal("no_copy", f"{origin_name} has no stream {protected.stream}")
     if wanted.fence == SEALED and not origin.info["config"].get("sealed"):
-        raise Refusal("not_fenced", f"stream {protected.stream} of {origin_name} is not sealed and accepts messages")
+        raise FailoverRefusal(
+            "not_fenced", f"stream {protected.stream} of {origin_name} is not sealed and accepts messages"
+        )
 
 
 def require_still(before: int, after: int, protected: Protected, seconds: float) -> None:
     """Raise Refusal if the origin stored messages while it was being watched."""
     if after != before:
-        raise Refusal(
+        raise FailoverRefusal(
             "not_fenced",
             f"stream {protected.stream} received {after - before} messages within {seconds:g} seconds; revoke its "
             "clients' permission to publish, or fence it with `fence: subjects`",
@@ -168,7 +174,7 @@ def require_still(before: int, after: int, protected: Protected, seconds: float)
 
 
 def _origin_config(
-    protected: Protected, origin: Reading, checkpoint: Optional[Checkpoint], wanted: Wanted
+    protected: Protected, origin: SideReading, checkpoint: Optional[Checkpoint], wanted: FailoverOptions
 ) -> dict[str, Any]:
     if origin.info is not None and not is_fenced(origin.info["config"], protected.stream):
         return dict(origin.info["config"])
@@ -176,7 +182,7 @@ def _origin_config(
         return dict(checkpoint.config)
     if protected.subjects and not wanted.consumers:
         return {"subjects": list(protected.subjects)}
-    raise Refusal(
+    raise FailoverRefusal(
         "no_checkpoint",
         f"the origin of {protected.stream} does not answer and there is no checkpoint of it: its subjects and "
         "consumers are unknown. Set `subjects`, and `consumers: false`; clients then create their consumers "
@@ -196,7 +202,7 @@ def _target(protected: Protected, method: str) -> str:
         return protected.copy
     target = protected.promoted or protected.stream
     if target == protected.copy:
-        raise Refusal(
+        raise FailoverRefusal(
             "needs_name",
             "before nats-server 2.12 a mirror cannot be promoted, so another stream must take over the messages of "
             f"{protected.copy}: name it with `promoted`",
@@ -204,14 +210,14 @@ def _target(protected: Protected, method: str) -> str:
     return target
 
 
-def _consumers(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[dict[str, Any], ...]:
+def _consumers(origin: SideReading, checkpoint: Optional[Checkpoint]) -> tuple[dict[str, Any], ...]:
     """Return the consumers and their positions, from the origin if it responds, otherwise from the checkpoint."""
     saved = {entry["name"]: entry for entry in checkpoint.consumers} if checkpoint else {}
     if origin.problem or origin.info is None:
         return tuple(saved.values())
     lost = [name for name in origin.unknown if name not in saved]
     if lost:
-        raise Refusal(
+        raise FailoverRefusal(
             "leaderless",
             f"consumers that have no checkpoint and whose leader does not answer: {', '.join(sorted(lost))}. Restore "
             "the leaders, or delete these consumers",
@@ -239,7 +245,7 @@ def again(entry: Mapping[str, Any], position: int) -> int:
     return max(0, min(int(entry["delivered"]["stream_seq"]), position) - floor_at(entry, position))
 
 
-def promoted_config(config: Mapping[str, Any], plan: Plan | Failover) -> dict[str, Any]:
+def promoted_config(config: Mapping[str, Any], plan: FailoverPlan | Failover) -> dict[str, Any]:
     """Return the configuration with which a stream serves at the site: no mirror or sources, and always with subjects.
     Without subjects, a server would use the stream's name as its subject."""
     result = {key: value for key, value in config.items() if key not in ("mirror", "mirror_direct", "sources")}
@@ -262,7 +268,7 @@ def _caveats(
     method: str,
     target: str,
     consumers: Sequence[Mapping[str, Any]],
-    origin: Reading,
+    origin: SideReading,
     checkpoint: Optional[Checkpoint],
     status: StreamStatus,
 ) -> list[str]:
@@ -290,7 +296,7 @@ def _caveats(
     return found
 
 
-def plan_lines(plan: Plan, origin: str, site: str) -> list[str]:
+def plan_lines(plan: FailoverPlan, origin: str, site: str) -> list[str]:
     """Return the planned steps for operators."""
     stream = plan.protected.name
     at_origin = f"stream {plan.protected.stream} of {origin}"

@@ -33,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
     MIRROR,
     SOURCES,
     Protected,
-    Reading,
+    SideReading,
     copy_kind,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_USERS_SPEC
@@ -146,7 +146,9 @@ def protected_streams(params: Mapping[str, Any]) -> list[Protected]:
     return found
 
 
-def read_pair(pair: Pair, account: Optional[str], streams: Sequence[Protected]) -> list[tuple[Reading, Reading]]:
+def read_pair(
+    pair: Pair, account: Optional[str], streams: Sequence[Protected]
+) -> list[tuple[SideReading, SideReading]]:
     """Return the readings of origin and site for each stream of an account. The site is read first, so the difference
     includes every message that the site lacks."""
     sites = read_site(pair.site, account, streams)
@@ -157,29 +159,29 @@ def read_pair(pair: Pair, account: Optional[str], streams: Sequence[Protected]) 
     return list(zip(origins, sites))
 
 
-def read_site(site: Side, account: Optional[str], streams: Sequence[Protected]) -> list[Reading]:
+def read_site(site: Side, account: Optional[str], streams: Sequence[Protected]) -> list[SideReading]:
     """Return the site's reading for each stream of an account."""
     readings = _infos(site, account, [one.copy for one in streams])
     return [_with_position(site, one, reading) for one, reading in zip(streams, readings)]
 
 
-def _infos(side: Side, account: Optional[str], names: Sequence[str]) -> list[Reading]:
+def _infos(side: Side, account: Optional[str], names: Sequence[str]) -> list[SideReading]:
     try:
         answers = side.api(account).call_many([(f"STREAM.INFO.{name}", None) for name in names])
     except NatsFailure as failure:
         if failure.code == "invalid_option":
             raise
-        return [Reading(problem=failure.description) for _name in names]
+        return [SideReading(problem=failure.description) for _name in names]
     return [_reading(answer) for answer in answers]
 
 
-def _reading(answer: dict[str, Any] | NatsFailure) -> Reading:
+def _reading(answer: dict[str, Any] | NatsFailure) -> SideReading:
     if not isinstance(answer, NatsFailure):
-        return Reading(info=answer)
-    return Reading() if answer.err_code == STREAM_NOT_FOUND else Reading(problem=answer.description)
+        return SideReading(info=answer)
+    return SideReading() if answer.err_code == STREAM_NOT_FOUND else SideReading(problem=answer.description)
 
 
-def _with_position(side: Side, stream: Protected, reading: Reading) -> Reading:
+def _with_position(side: Side, stream: Protected, reading: SideReading) -> SideReading:
     if reading.info is None:
         return reading
     config = reading.info["config"]
@@ -208,7 +210,7 @@ def source_sequence(message: Mapping[str, Any]) -> Optional[int]:
     return None
 
 
-def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: list[Reading]) -> list[Reading]:
+def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: list[SideReading]) -> list[SideReading]:
     there = [index for index, reading in enumerate(readings) if reading.info is not None]
     result = list(readings)
     for index, listing in zip(there, api.list_consumers([streams[index].stream for index in there])):
@@ -221,8 +223,8 @@ def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: l
 
 
 def _with_oldest(
-    api: JetStreamApi, streams: Sequence[Protected], origins: list[Reading], sites: Sequence[Reading]
-) -> list[Reading]:
+    api: JetStreamApi, streams: Sequence[Protected], origins: list[SideReading], sites: Sequence[SideReading]
+) -> list[SideReading]:
     """Complete each reading of an origin with the time at which it stored the first message that the site lacks."""
     wanted = [
         (index, site)
@@ -241,11 +243,11 @@ def _with_oldest(
         if not isinstance(answer, NatsFailure):
             result[index] = replace(origins[index], oldest=answer["message"]["time"])
         elif answer.err_code != MESSAGE_NOT_FOUND:
-            result[index] = Reading(problem=answer.description)
+            result[index] = SideReading(problem=answer.description)
     return result
 
 
-def _filter(site: Reading, stream: str) -> str:
+def _filter(site: SideReading, stream: str) -> str:
     config = (site.info or {}).get("config") or {}
     found = [entry for entry in (config.get("mirror"), *(config.get("sources") or ())) if entry]
     return next((str(entry.get("filter_subject") or ">") for entry in found if entry.get("name") == stream), ">")

@@ -38,9 +38,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.drill import 
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
     DEAD,
     TAKE_OVER,
-    Plan,
-    Refusal,
-    Wanted,
+    FailoverOptions,
+    FailoverPlan,
+    FailoverRefusal,
     durable,
     floor_at,
     plan_failover,
@@ -60,16 +60,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover import (
     FailoverRun,
-    Patience,
+    FailoverTimeouts,
     Work,
     require_room,
     sequence_in,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import Row
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import StatusRow
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
     MIRROR,
     Protected,
-    Reading,
+    SideReading,
     copy_kind,
     judge,
 )
@@ -82,11 +82,11 @@ _INTERVAL = 0.3
 #: Seconds to wait until a throw-away copy has been deleted.
 _GONE = 30.0
 #: A placeholder, because the origin is not queried.
-_NOT_ASKED = Reading(problem="a drill does not query the origin")
+_NOT_ASKED = SideReading(problem="a drill does not query the origin")
 
 
 @dataclass(frozen=True)
-class WantedDrill:
+class SiteDrillOptions:
     """The options of a drill. `wait`: seconds until a throw-away copy has the site's messages. `compared`: maximum
     number of messages of a stream whose contents are compared. `consumers`: whether the failover would create
     consumers."""
@@ -100,9 +100,9 @@ class WantedDrill:
 class Rehearsal:
     """The rehearsal of one stream, or the reason why its failover would be refused now."""
 
-    row: Row
+    row: StatusRow
     method: str = ""
-    plan: Optional[Plan] = None
+    plan: Optional[FailoverPlan] = None
     refusal: str = ""
 
     @property
@@ -110,7 +110,7 @@ class Rehearsal:
         return self.row.status.protected
 
 
-def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: WantedDrill) -> list[Rehearsal]:
+def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: SiteDrillOptions) -> list[Rehearsal]:
     """Return the rehearsal of each stream, in the same order. Raises NatsFailure if the site does not respond."""
     found: dict[Protected, Rehearsal] = {}
     for account in dict.fromkeys(one.account for one in streams):
@@ -125,26 +125,30 @@ def plan_drills(pair: Pair, streams: Sequence[Protected], wanted: WantedDrill) -
     return [found[one] for one in streams]
 
 
-def _planned(pair: Pair, records: Records, protected: Protected, site: Reading, wanted: WantedDrill) -> Rehearsal:
+def _planned(
+    pair: Pair, records: Records, protected: Protected, site: SideReading, wanted: SiteDrillOptions
+) -> Rehearsal:
     checkpoint, failover = records.checkpoint(protected.stream), records.failover(protected.stream)
     status = judge(protected, _NOT_ASKED, site, checkpoint, failover)
-    made = Rehearsal(Row(_NOT_ASKED, site, records, checkpoint, failover, status))
+    made = Rehearsal(StatusRow(_NOT_ASKED, site, records, checkpoint, failover, status))
     api = pair.site.api(protected.account)
-    dead = Wanted(DEAD, pair.origin.name, consumers=wanted.consumers)
+    dead = FailoverOptions(DEAD, pair.origin.name, consumers=wanted.consumers)
     try:
         if failover is not None:
-            raise Refusal("failed_over", "the site has replaced the origin, or is about to")
+            raise FailoverRefusal("failed_over", "the site has replaced the origin, or is about to")
         release = api.release()
         plan = plan_failover(status, _NOT_ASKED, site, checkpoint, release, pair.origin.name, dead)
         require_room(api, plan, dead)
         config = (site.info or {})["config"]
         left = api.find_stream(drill_name(protected.stream))
         if left is not None and not is_left(left["config"], protected.stream):
-            raise Refusal("exists", f"stream {drill_name(protected.stream)} exists and was not created by a drill")
+            raise FailoverRefusal(
+                "exists", f"stream {drill_name(protected.stream)} exists and was not created by a drill"
+            )
         full = no_room(api.info(), config, stream_bytes(site.info))
         if full:
-            raise Refusal("no_room", full)
-    except Refusal as refusal:
+            raise FailoverRefusal("no_room", full)
+    except FailoverRefusal as refusal:
         made.refusal = str(refusal)
         return made
     made.plan, made.method = plan, drill_method(config, protected.stream, release)
@@ -169,7 +173,7 @@ def planned_page(pair: Pair, found: Sequence[Rehearsal]) -> Page:
     return blocks([[line] for line in lines], {place for place, one in enumerate(found) if one.plan is None})
 
 
-def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str, Any]:
+def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: SiteDrillOptions) -> dict[str, Any]:
     """Rehearse the failover of one stream, record the drill, and return its row of the module's result. Raises
     NatsFailure if the record could not be written or the throw-away copy could not be removed."""
     protected, records, site = rehearsal.protected, rehearsal.row.records, rehearsal.row.site
@@ -181,7 +185,7 @@ def rehearse(pair: Pair, rehearsal: Rehearsal, wanted: WantedDrill) -> dict[str,
             with run.cleaned_up():
                 drill = run.drill()
             compared = run.compared
-        except Refusal as refusal:
+        except FailoverRefusal as refusal:
             drill = replace(drill, method=rehearsal.plan.method, reason=str(refusal))
         except NatsFailure as failure:
             if failure.code == "left_behind":
@@ -203,12 +207,14 @@ class _DrillRun(FailoverRun):
     """Carries out the steps of a failover with a throw-away copy. No progress is recorded: remains of an earlier run
     are removed, not resumed."""
 
-    def __init__(self, pair: Pair, rehearsal: Rehearsal, records: Records, plan: Plan, wanted: WantedDrill) -> None:
+    def __init__(
+        self, pair: Pair, rehearsal: Rehearsal, records: Records, plan: FailoverPlan, wanted: SiteDrillOptions
+    ) -> None:
         super().__init__(
             pair,
             Work(rehearsal.row, records, plan, None),
-            Wanted(DEAD, pair.origin.name, consumers=wanted.consumers),
-            Patience(wanted.wait, 0.0),
+            FailoverOptions(DEAD, pair.origin.name, consumers=wanted.consumers),
+            FailoverTimeouts(wanted.wait, 0.0),
         )
         self._rehearsal, self._plan = rehearsal, plan
         self._how = wanted
@@ -304,7 +310,7 @@ class _DrillRun(FailoverRun):
 
         seen = wait_until(lambda: self._site.stream(self._target)["state"], has_all, self._how.wait, _INTERVAL)
         if not seen.done:
-            raise Refusal(
+            raise FailoverRefusal(
                 "not_filled",
                 f"the throw-away copy has {seen.value['messages']} of {state['messages']} messages after "
                 f"{self._how.wait:g} seconds; allow more time (wait_timeout)",
@@ -331,7 +337,7 @@ class _DrillRun(FailoverRun):
         last = held["last_seq"] if self._mirrors or not held["messages"] else self._source(held["last_seq"])
         wrong = miscounted(held["messages"], self._counted(last)) or self._differing(held)
         if wrong:
-            raise Refusal("not_proven", wrong)
+            raise FailoverRefusal("not_proven", wrong)
 
     def _counted(self, last: int) -> Counted:
         name, before = self._protected.copy, self._copy["state"]
@@ -388,9 +394,9 @@ class _DrillRun(FailoverRun):
         for entry in wanted:
             name, floor = entry["name"], self._mapped(record, floor_at(entry, record.position))
             if name not in rows:
-                raise Refusal("not_proven", f"consumer {name} is missing")
+                raise FailoverRefusal("not_proven", f"consumer {name} is missing")
             if position(rows[name]) != floor:
-                raise Refusal("not_proven", f"consumer {name} is at {position(rows[name])} instead of {floor}")
+                raise FailoverRefusal("not_proven", f"consumer {name} is at {position(rows[name])} instead of {floor}")
         return len(wanted)
 
     def _require_served(self, held: Mapping[str, Any]) -> None:
@@ -399,4 +405,4 @@ class _DrillRun(FailoverRun):
         reply = client.request(Call(drill_subject(self._protected.stream), b"drill"))
         ack = json.loads(reply.body or b"{}")
         if (ack.get("stream"), ack.get("seq")) != (self._target, held["last_seq"] + 1):
-            raise Refusal("not_proven", f"the promoted stream acknowledged a message with {json.dumps(ack)}")
+            raise FailoverRefusal("not_proven", f"the promoted stream acknowledged a message with {json.dumps(ack)}")

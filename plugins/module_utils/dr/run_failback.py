@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failback impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
     END_MIRROR,
-    Refusal,
+    FailoverRefusal,
     durable,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import Pair, source_sequence
@@ -40,7 +40,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover 
     last_at_or_before,
     next_source,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import Row, read_status
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import StatusRow, read_status
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import Protected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
@@ -53,7 +53,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import w
 _COMPARED, _BEFORE = 20_000, 1000
 
 
-def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
+def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[StatusRow]:
     """Return the streams that can return to the origin. Raises NatsFailure with the name of every stream that cannot
     return."""
     rows, refused = read_status(pair, streams), []
@@ -69,7 +69,7 @@ def plan_failback(pair: Pair, streams: Sequence[Protected]) -> list[Row]:
     return rows
 
 
-def _why_not(row: Row) -> str:
+def _why_not(row: StatusRow) -> str:
     if row.records is None:
         return row.status.problems[0]
     if row.failover is None:
@@ -90,7 +90,7 @@ def _why_not(row: Row) -> str:
     return ""
 
 
-def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
+def planned_page(pair: Pair, rows: Sequence[StatusRow]) -> Page:
     """Return the plan for operators."""
     found: list[list[str]] = []
     worst: set[int] = set()
@@ -117,18 +117,18 @@ def planned_page(pair: Pair, rows: Sequence[Row]) -> Page:
     return blocks(found, worst)
 
 
-def fail_back(pair: Pair, row: Row, wait: float) -> dict[str, Any]:
+def fail_back(pair: Pair, row: StatusRow, wait: float) -> dict[str, Any]:
     """Return one stream to the origin, and return its row of the module's result. Raises NatsFailure."""
     try:
-        return _Run(pair, row, wait).run()
-    except Refusal as refusal:
+        return _FailbackRun(pair, row, wait).run()
+    except FailoverRefusal as refusal:
         raise NatsFailure(refusal.code, f"{row.status.protected.name}: {refusal}") from refusal
 
 
-class _Run:
-    def __init__(self, pair: Pair, row: Row, wait: float) -> None:
+class _FailbackRun:
+    def __init__(self, pair: Pair, row: StatusRow, wait: float) -> None:
         if row.failover is None or row.records is None:
-            raise Refusal("not_failed_over", "it has not failed over")
+            raise FailoverRefusal("not_failed_over", "it has not failed over")
         self._pair, self._row, self._wait = pair, row, wait
         self._failover: Failover = row.failover
         self._records = row.records
@@ -153,14 +153,14 @@ class _Run:
             self._wait_for(self._site.stream(self._target)["state"]["last_seq"])
             missing = self._missing(record)
             if missing:
-                raise Refusal(
+                raise FailoverRefusal(
                     "incomplete",
                     f"{len(missing)} messages of the site did not reach the origin, such as sequence {missing[0]} of "
                     "the site: the origin drops a message if it stored the same id less than 0.1 seconds before. Nothing "
                     "was switched; the site serves again",
                 )
             consumers = self._move_consumers(record)
-        except (Refusal, NatsFailure):
+        except (FailoverRefusal, NatsFailure):
             self._update(self._site, self._target, {"subjects": subjects})
             raise
         self._origin.update_stream(
@@ -173,7 +173,9 @@ class _Run:
             10,
         )
         if not seen.done:
-            raise Refusal("not_returned", f"{self._stream} has the subjects {seen.value['config'].get('subjects')}")
+            raise FailoverRefusal(
+                "not_returned", f"{self._stream} has the subjects {seen.value['config'].get('subjects')}"
+            )
         return self._finish(record, seen.value, consumers)
 
     def _finish(
@@ -201,7 +203,7 @@ class _Run:
             self._update(api, stream, {"subjects": [fenced_subject(name)]})
         seen = wait_until(lambda: api.stream(stream)["config"], lambda config: is_fenced(config, name), 10)
         if not seen.done:
-            raise Refusal("not_fenced", f"stream {stream} still has its subjects {seen.value.get('subjects')}")
+            raise FailoverRefusal("not_fenced", f"stream {stream} still has its subjects {seen.value.get('subjects')}")
 
     def _begin(self) -> Failback:
         info = self._origin.stream(self._stream)
@@ -252,7 +254,7 @@ class _Run:
             return
         seen = wait_until(reached, lambda sequence: sequence >= wanted, self._wait, 0.3)
         if not seen.done and self._site.first_message(self._target, seq=seen.value + 1) is not None:
-            raise Refusal(
+            raise FailoverRefusal(
                 "not_caught_up",
                 f"the origin has the site's messages up to sequence {seen.value} of {wanted} after {self._wait:g} "
                 "seconds. The site still serves; run this again to continue",
@@ -277,7 +279,9 @@ class _Run:
     def _consumers(self, api: JetStreamApi, stream: str) -> list[Mapping[str, Any]]:
         listing = api.consumers(stream)
         if listing.unknown:
-            raise Refusal("leaderless", f"consumers whose leader does not answer: {', '.join(sorted(listing.unknown))}")
+            raise FailoverRefusal(
+                "leaderless", f"consumers whose leader does not answer: {', '.join(sorted(listing.unknown))}"
+            )
         return list(listing.rows)
 
     def _move_consumers(self, record: Failback) -> list[dict[str, Any]]:
@@ -316,7 +320,7 @@ class _Run:
         wrong = place_consumers(self._origin, self._stream, configs, last, "limits", self._wait)
         if wrong:
             reason = f"consumers of {self._stream} at the origin are not ready: {'; '.join(wrong)}"
-            raise Refusal("consumers_missing", f"{reason}. Nothing was switched; the site serves again")
+            raise FailoverRefusal("consumers_missing", f"{reason}. Nothing was switched; the site serves again")
         return rows
 
 

@@ -22,9 +22,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover impo
     PERMISSIONS,
     SUBJECTS,
     TAKE_OVER,
-    Plan,
-    Refusal,
-    Wanted,
+    FailoverOptions,
+    FailoverPlan,
+    FailoverRefusal,
     again,
     durable,
     floor_at,
@@ -52,10 +52,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import
     is_fenced,
     saved_consumer,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import Row, read_status
+from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import StatusRow, read_status
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
     Protected,
-    Reading,
+    SideReading,
     serves_promoted,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
@@ -68,7 +68,7 @@ _INTERVAL = 0.3
 
 
 @dataclass(frozen=True)
-class Patience:
+class FailoverTimeouts:
     """All values are seconds. `wait`: for copying, until the site has everything that the origin has, or another stream
     has everything that the mirror has. `watch`: for monitoring an origin whose clients may not publish."""
 
@@ -80,9 +80,9 @@ class Patience:
 class Work:
     """The work on one stream: its plan, or the progress of an earlier run, or nothing if the failover is complete."""
 
-    row: Row
+    row: StatusRow
     records: Records
-    plan: Optional[Plan]
+    plan: Optional[FailoverPlan]
     record: Optional[Failover]
 
     @property
@@ -94,13 +94,13 @@ class Work:
         return self.record is not None and self.record.done
 
 
-def plan_work(pair: Pair, streams: Sequence[Protected], wanted: Wanted) -> list[Work]:
+def plan_work(pair: Pair, streams: Sequence[Protected], wanted: FailoverOptions) -> list[Work]:
     """Return the steps to fail over each stream. Raises NatsFailure that names every stream that cannot fail over."""
     work, refused = [], []
     for row in read_status(pair, streams):
         try:
             work.append(_work(pair, row, wanted))
-        except Refusal as refusal:
+        except FailoverRefusal as refusal:
             refused.append((row.status.protected.name, refusal))
     if refused:
         reasons = "; ".join(f"{name}: {refusal}" for name, refusal in refused)
@@ -111,9 +111,9 @@ def plan_work(pair: Pair, streams: Sequence[Protected], wanted: Wanted) -> list[
     return work
 
 
-def _work(pair: Pair, row: Row, wanted: Wanted) -> Work:
+def _work(pair: Pair, row: StatusRow, wanted: FailoverOptions) -> Work:
     if row.records is None:
-        raise Refusal("no_copy", row.status.problems[0])
+        raise FailoverRefusal("no_copy", row.status.problems[0])
     record = row.failover
     api = pair.site.api(row.status.protected.account)
     if record is not None and (record.phase in (CONSUMERS, DONE) or _is_promoted(api, record)):
@@ -136,7 +136,7 @@ def _is_promoted(api: JetStreamApi, record: Failover) -> bool:
     return info is not None and serves_promoted(info["config"], record)
 
 
-def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
+def require_room(api: JetStreamApi, plan: FailoverPlan, wanted: FailoverOptions) -> None:
     """Raise Refusal if another stream already has the subjects or the name of the stream to promote."""
     others = {name for subject in plan.subjects for name in api.stream_names(subject)}
     others -= {plan.protected.copy, plan.target}
@@ -144,12 +144,12 @@ def require_room(api: JetStreamApi, plan: Plan, wanted: Wanted) -> None:
         # If both sides are in one JetStream, the fence removes the subjects of this stream.
         others.discard(plan.protected.stream)
     if others:
-        raise Refusal("overlap", f"subjects of {plan.target} belong to {', '.join(sorted(others))} at the site")
+        raise FailoverRefusal("overlap", f"subjects of {plan.target} belong to {', '.join(sorted(others))} at the site")
     if plan.method == TAKE_OVER:
         info = api.find_stream(plan.target)
         sources = [entry["name"] for entry in ((info or {}).get("config") or {}).get("sources") or ()]
         if info is not None and sources != [plan.protected.copy]:
-            raise Refusal(
+            raise FailoverRefusal(
                 "exists", f"stream {plan.target} already exists at the site; choose another name with `promoted`"
             )
 
@@ -174,18 +174,18 @@ def _planned_lines(pair: Pair, work: Work) -> list[str]:
     return []
 
 
-def fail_over(pair: Pair, work: Work, wanted: Wanted, patience: Patience) -> dict[str, Any]:
+def fail_over(pair: Pair, work: Work, wanted: FailoverOptions, patience: FailoverTimeouts) -> dict[str, Any]:
     """Complete the work on one stream, and return its row of the module's result. Raises NatsFailure."""
     try:
         return FailoverRun(pair, work, wanted, patience).run()
-    except Refusal as refusal:
+    except FailoverRefusal as refusal:
         raise NatsFailure(refusal.code, f"{work.protected.name}: {refusal}") from refusal
 
 
 class FailoverRun:
     """The steps of one stream's failover."""
 
-    def __init__(self, pair: Pair, work: Work, wanted: Wanted, patience: Patience) -> None:
+    def __init__(self, pair: Pair, work: Work, wanted: FailoverOptions, patience: FailoverTimeouts) -> None:
         self._pair = pair
         self._work = work
         self._wanted = wanted
@@ -201,7 +201,7 @@ class FailoverRun:
         if self._work.plan is not None:
             record = self._fence(self._work.plan, record)
         if record is None:
-            raise Refusal("no_copy", "it has no plan")
+            raise FailoverRefusal("no_copy", "it has no plan")
         if record.phase == PROMOTE:
             record = self._promote(record)
         if record.phase == CONSUMERS:
@@ -215,7 +215,7 @@ class FailoverRun:
 
     # --- fence ----------------------------------------------------------------------------------------------------------
 
-    def _fence(self, plan: Plan, begun: Optional[Failover]) -> Failover:
+    def _fence(self, plan: FailoverPlan, begun: Optional[Failover]) -> Failover:
         record = begun or self._keep(
             Failover(
                 phase=FENCE,
@@ -255,7 +255,7 @@ class FailoverRun:
             )
         )
 
-    def _take_subjects(self, plan: Plan) -> None:
+    def _take_subjects(self, plan: FailoverPlan) -> None:
         name = self._protected.stream
         config = self._origin.stream(name)["config"]
         if not is_fenced(config, name):
@@ -263,7 +263,7 @@ class FailoverRun:
             self._origin.update_stream(fenced)
         seen = wait_until(lambda: self._origin.stream(name), lambda info: is_fenced(info["config"], name), 10)
         if not seen.done:
-            raise Refusal(
+            raise FailoverRefusal(
                 "not_fenced", f"stream {name} of the origin still has its subjects {seen.value['config']['subjects']}"
             )
 
@@ -273,7 +273,7 @@ class FailoverRun:
         time.sleep(self._patience.watch)
         require_still(before, self._origin.stream(name)["state"]["last_seq"], self._protected, self._patience.watch)
 
-    def _release_subjects(self, plan: Plan) -> None:
+    def _release_subjects(self, plan: FailoverPlan) -> None:
         """Remove the subjects of a stream without living servers, if it is in the same JetStream as its copy: the meta
         group alone makes this change, and no server of the stream is left to respond."""
         name = self._protected.stream
@@ -290,13 +290,13 @@ class FailoverRun:
             if failure.code not in ("timeout", "no_responders"):
                 raise
         if not wait_until(holding, lambda names: not names, 10).done:
-            raise Refusal("overlap", f"stream {name} of the origin still has the subjects of {plan.target}")
+            raise FailoverRefusal("overlap", f"stream {name} of the origin still has the subjects of {plan.target}")
 
-    def _caught_up(self, plan: Plan) -> tuple[Reading, Reading]:
+    def _caught_up(self, plan: FailoverPlan) -> tuple[SideReading, SideReading]:
         """Return both sides once the site has everything that the origin has; if this fails, give the origin its
         subjects back."""
 
-        def complete(found: tuple[Reading, Reading]) -> bool:
+        def complete(found: tuple[SideReading, SideReading]) -> bool:
             origin, site = found
             return not origin.problem and not site.problem and origin.oldest is None
 
@@ -314,13 +314,13 @@ class FailoverRun:
             self._origin.update_stream({**without_server_metadata(config), "subjects": subjects})
             undone = f"the origin has its subjects again ({', '.join(subjects)})"
         self._work.records.forget_failover(self._protected.stream)
-        raise Refusal(
+        raise FailoverRefusal(
             "not_caught_up",
             f"the site does not catch up within {self._patience.wait:g} seconds: {lacking}. Nothing was promoted, and "
             f"{undone}. Repair the link between the sites, wait longer, or accept the loss with `allow_loss`",
         )
 
-    def _read(self) -> tuple[Reading, Reading]:
+    def _read(self) -> tuple[SideReading, SideReading]:
         (found,) = read_pair(self._pair, self._protected.account, [self._protected])
         return found
 
@@ -334,7 +334,7 @@ class FailoverRun:
         if config.get("mirror") or config.get("sources"):
             last = info["state"]["last_seq"]
             if record.method == END_MIRROR and last < record.position:
-                raise Refusal(
+                raise FailoverRefusal(
                     "behind", f"{record.target} has messages up to {last}, but had them up to {record.position}"
                 )
             info = self._site.update_stream(promoted_config(without_server_metadata(config), record))
@@ -347,7 +347,7 @@ class FailoverRun:
             10,
         )
         if not seen.done:
-            raise Refusal(
+            raise FailoverRefusal(
                 "not_promoted", f"{record.target} has the subjects {seen.value.get('subjects')} instead of {wanted}"
             )
         self._steps.append(f"promoted ({record.method})")
@@ -378,7 +378,7 @@ class FailoverRun:
             _INTERVAL,
         )
         if seen.value != expected:
-            raise Refusal(
+            raise FailoverRefusal(
                 "incomplete",
                 f"{record.target} has {seen.value} messages, but {self._protected.copy} has {expected}. Nothing was "
                 "promoted; run this again to wait longer. If the number does not change, messages with the same id "
@@ -400,7 +400,9 @@ class FailoverRun:
             self._site, record.target, wanted, int(info["state"]["last_seq"]), "limits", self._patience.wait
         )
         if wrong:
-            raise Refusal("consumers_missing", f"consumers of {record.target} are not ready: {'; '.join(wrong)}")
+            raise FailoverRefusal(
+                "consumers_missing", f"consumers of {record.target} are not ready: {'; '.join(wrong)}"
+            )
         self._steps.append(f"{len(wanted)} consumers")
         return self._keep(replace(record, phase=DONE, finished=utc_now()))
 

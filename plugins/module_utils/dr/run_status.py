@@ -21,9 +21,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
     ANY,
     PROMOTED,
-    Limits,
     Protected,
-    Reading,
+    RecoveryLimits,
+    SideReading,
     StreamStatus,
     judge,
     serves,
@@ -33,12 +33,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 
 
 @dataclass(frozen=True)
-class Row:
+class StatusRow:
     """The readings, records and state of one stream. `returned`: whether a failback was interrupted after the origin
     resumed accepting messages."""
 
-    origin: Reading
-    site: Reading
+    origin: SideReading
+    site: SideReading
     records: Optional[Records]
     checkpoint: Optional[Checkpoint]
     failover: Optional[Failover]
@@ -46,9 +46,9 @@ class Row:
     returned: bool = False
 
 
-def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) -> list[Row]:
+def read_status(pair: Pair, streams: Sequence[Protected], limits: RecoveryLimits = ANY) -> list[StatusRow]:
     """Return the state of each stream, in the same order."""
-    found: dict[Protected, Row] = {}
+    found: dict[Protected, StatusRow] = {}
     for account in dict.fromkeys(one.account for one in streams):
         account_streams = [one for one in streams if one.account == account]
         readings = read_pair(pair, account, account_streams)
@@ -64,7 +64,7 @@ def read_status(pair: Pair, streams: Sequence[Protected], limits: Limits = ANY) 
             serving = failover is not None and serves_promoted(target, failover)
             status = judge(one, origin, site, checkpoint, failover, limits, drill, fenced, serving)
             returned = fenced and serves(one, origin) and not _returns(origin, failover)
-            found[one] = Row(origin, site, records, checkpoint, failover, status, returned)
+            found[one] = StatusRow(origin, site, records, checkpoint, failover, status, returned)
     return [found[one] for one in streams]
 
 
@@ -80,20 +80,20 @@ def _target_config(pair: Pair, protected: Protected, failover: Optional[Failover
     return dict(promoted["config"]) if promoted else {}
 
 
-def _returns(origin: Reading, failover: Optional[Failover]) -> bool:
+def _returns(origin: SideReading, failover: Optional[Failover]) -> bool:
     """Return whether the origin still has the source that copies from the site."""
     config = (origin.info or {}).get("config") or {}
     return failover is not None and has_source(config, failover.target)
 
 
-def make_checkpoint(origin: Reading) -> Checkpoint:
+def make_checkpoint(origin: SideReading) -> Checkpoint:
     """Return the checkpoint of an origin that responded."""
     info = origin.info or {}
     consumers = [saved_consumer(row) for _name, row in sorted(origin.consumers.items())]
     return Checkpoint(info["ts"], origin.last_seq, info["state"]["messages"], dict(info["config"]), tuple(consumers))
 
 
-def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
+def save_checkpoint(row: StatusRow, fresh: float, check_mode: bool) -> dict[str, Any]:
     """Save the positions of a stream's consumers, and return a row of the module's result."""
     old = row.checkpoint
     result = {
@@ -119,7 +119,7 @@ def save_checkpoint(row: Row, fresh: float, check_mode: bool) -> dict[str, Any]:
     return {**result, "changed": True, "consumers": len(new.consumers), "last_seq": new.last_seq, "taken": new.taken}
 
 
-def _why_not(row: Row) -> str:
+def _why_not(row: StatusRow) -> str:
     """Return why no checkpoint is taken, or an empty text if one is."""
     if row.status.state == PROMOTED:
         return "the site has replaced the origin"

@@ -59,7 +59,7 @@ class Protected:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SideReading:
     """The data read from one side. `problem`: why the side did not respond, otherwise empty. `info`: its STREAM.INFO,
     None if the stream does not exist. `consumers`: their CONSUMER.INFO by name. `unknown`: consumers whose leader does
     not respond, with the reason.
@@ -137,7 +137,7 @@ class StreamStatus:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RecoveryLimits:
     """The accepted loss, and the maximum age of a checkpoint and of the last successful drill; None for no limit."""
 
     messages: Optional[int] = None
@@ -147,7 +147,7 @@ class Limits:
 
 
 #: No limits are set.
-ANY = Limits()
+ANY = RecoveryLimits()
 
 
 def copy_kind(config: Info, stream: str) -> str:
@@ -172,11 +172,11 @@ def last_contact(info: Info, stream: str) -> Optional[float]:
 
 def judge(
     protected: Protected,
-    origin: Reading,
-    site: Reading,
+    origin: SideReading,
+    site: SideReading,
     checkpoint: Optional[Checkpoint] = None,
     failover: Optional[Failover] = None,
-    limits: Limits = ANY,
+    limits: RecoveryLimits = ANY,
     drill: Optional[Drill] = None,
     fenced: bool = False,
     serving: bool = False,
@@ -210,7 +210,7 @@ def judge(
     )
 
 
-def _state(protected: Protected, origin: Reading, site: Reading) -> str:
+def _state(protected: Protected, origin: SideReading, site: SideReading) -> str:
     if site.problem:
         return SITE_SILENT
     if site.info is None:
@@ -227,20 +227,20 @@ def _state(protected: Protected, origin: Reading, site: Reading) -> str:
     return BEHIND if _behind(origin, site) else FOLLOWING
 
 
-def _behind(origin: Reading, site: Reading) -> int:
+def _behind(origin: SideReading, site: SideReading) -> int:
     """Return the maximum number of messages that the site lacks; the true number may be smaller, because sequences may
     have gaps."""
     return 0 if origin.oldest is None else max(0, origin.last_seq - (site.position or 0))
 
 
-def _seconds_behind(origin: Reading) -> float:
+def _seconds_behind(origin: SideReading) -> float:
     now = _now(origin)
     if origin.oldest is None or now is None:
         return 0.0
     return max(0.0, now - parse_time(origin.oldest).timestamp())
 
 
-def _now(reading: Reading) -> Optional[float]:
+def _now(reading: SideReading) -> Optional[float]:
     """Return the time of the server that responded."""
     stamp = (reading.info or {}).get("ts")
     return parse_time(stamp).timestamp() if stamp else None
@@ -249,7 +249,7 @@ def _now(reading: Reading) -> Optional[float]:
 def _loss(
     protected: Protected,
     state: str,
-    site: Reading,
+    site: SideReading,
     checkpoint: Optional[Checkpoint],
     behind: Optional[int],
     seconds: Optional[float],
@@ -280,12 +280,12 @@ def _loss(
 def _problems(
     protected: Protected,
     state: str,
-    origin: Reading,
-    site: Reading,
+    origin: SideReading,
+    site: SideReading,
     loss: Loss,
     checkpoint: Optional[Checkpoint],
     age: Optional[float],
-    limits: Limits,
+    limits: RecoveryLimits,
 ) -> list[str]:
     found = []
     if state == SITE_SILENT:
@@ -331,7 +331,7 @@ def _problems(
     return found
 
 
-def serves(protected: Protected, origin: Reading) -> bool:
+def serves(protected: Protected, origin: SideReading) -> bool:
     """Return whether the origin is known to accept messages."""
     config = (origin.info or {}).get("config") or {}
     return bool(config) and not config.get("sealed") and not is_fenced(config, protected.stream)
@@ -343,7 +343,7 @@ def serves_promoted(config: Mapping[str, Any], failover: Failover) -> bool:
     return has_subjects and not config.get("mirror") and not config.get("sources")
 
 
-def _accepting(protected: Protected, origin: Reading, serving: bool) -> str:
+def _accepting(protected: Protected, origin: SideReading, serving: bool) -> str:
     """Return a clause that names the side that accepts messages. `serving`: whether the site accepts messages."""
     if serves(protected, origin):
         return "both sides accept messages" if serving else "the origin accepts messages"
@@ -352,12 +352,12 @@ def _accepting(protected: Protected, origin: Reading, serving: bool) -> str:
     return "the origin does not answer" if origin.info is None else "neither side accepts messages"
 
 
-def _unfinished(protected: Protected, origin: Reading, serving: bool) -> str:
+def _unfinished(protected: Protected, origin: SideReading, serving: bool) -> str:
     accepting = _accepting(protected, origin, serving)
     return f"the failover of stream {protected.stream} is unfinished, and {accepting}: run it again"
 
 
-def _split_brain(protected: Protected, origin: Reading, failover: Failover) -> list[str]:
+def _split_brain(protected: Protected, origin: SideReading, failover: Failover) -> list[str]:
     """Return whether both sides accept messages: the site has taken over the stream, but the origin still serves it."""
     if not serves(protected, origin):
         return []
@@ -378,7 +378,7 @@ def _in_future(age: Optional[float]) -> bool:
     return age is not None and age < -CLOCK_SKEW.total_seconds()
 
 
-def _unproven(drill: Optional[Drill], age: Optional[float], limits: Limits) -> list[str]:
+def _unproven(drill: Optional[Drill], age: Optional[float], limits: RecoveryLimits) -> list[str]:
     if drill is not None and not drill.ok:
         return [f"the last drill of a failover failed: {drill.reason}"]
     if drill is not None and _in_future(age):
@@ -392,7 +392,7 @@ def _unproven(drill: Optional[Drill], age: Optional[float], limits: Limits) -> l
     return []
 
 
-def _floors(origin: Reading, checkpoint: Optional[Checkpoint]) -> tuple[ConsumerFloor, ...]:
+def _floors(origin: SideReading, checkpoint: Optional[Checkpoint]) -> tuple[ConsumerFloor, ...]:
     now = {name: int(saved_consumer(info)["ack_floor"]["stream_seq"]) for name, info in origin.consumers.items()}
     saved = (
         {entry["name"]: int(entry["ack_floor"]["stream_seq"]) for entry in checkpoint.consumers} if checkpoint else {}

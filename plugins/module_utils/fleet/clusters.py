@@ -36,7 +36,7 @@ class FleetCluster:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClusterOutcome:
     """The result of a run. `cause`: the first failure, with its host. `log`: path of the output; empty if not
     started."""
 
@@ -102,14 +102,14 @@ def cluster_command(command: Sequence[str], own: str, playbook: str, cluster: Fl
     return [*changed, "-e", json.dumps({"nats_server_hosts": cluster.pattern})]
 
 
-def outcome(cluster: FleetCluster, status: int, output: str, seconds: float, log: str) -> Outcome:
+def outcome(cluster: FleetCluster, status: int, output: str, seconds: float, log: str) -> ClusterOutcome:
     """Return the outcome of a run from its exit status and output."""
     changed = sum(int(count) for _host, _ok, count, _unreachable, _failed in _RECAP.findall(output))
     cause = "" if status == 0 else next(_causes(output), f"exit status {status}")
-    return Outcome(cluster, SUCCEEDED if status == 0 else FAILED, seconds, changed, cut(cause), log)
+    return ClusterOutcome(cluster, SUCCEEDED if status == 0 else FAILED, seconds, changed, cut(cause), log)
 
 
-def fleet_page(outcomes: Sequence[Outcome], playbook: str) -> Page:
+def fleet_page(outcomes: Sequence[ClusterOutcome], playbook: str) -> Page:
     """Return the table of the outcomes, the failed clusters first."""
     order = {FAILED: 0, NOT_STARTED: 1, SUCCEEDED: 2}
     ordered = sorted(outcomes, key=lambda one: order[one.status])
@@ -127,7 +127,7 @@ def fleet_page(outcomes: Sequence[Outcome], playbook: str) -> Page:
     return table + listing([f"{one.cluster.name}: {one.cause} (output: {one.log})" for one in ordered if one.cause])
 
 
-def refusal(outcomes: Sequence[Outcome]) -> str:
+def refusal(outcomes: Sequence[ClusterOutcome]) -> str:
     """Return why the fleet's run is not a success; empty if every cluster succeeded."""
     failed = [one.cluster.name for one in outcomes if one.status == FAILED]
     waiting = sum(one.status == NOT_STARTED for one in outcomes)

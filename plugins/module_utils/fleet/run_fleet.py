@@ -16,8 +16,8 @@ from typing import Callable
 from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters import (
     FAILED,
     NOT_STARTED,
+    ClusterOutcome,
     FleetCluster,
-    Outcome,
     outcome,
 )
 
@@ -37,7 +37,7 @@ def run_fleet(
     log: Callable[[FleetCluster], str],
     parallel: int,
     stop_after: int,
-) -> Iterator[Outcome]:
+) -> Iterator[ClusterOutcome]:
     """Yield the outcome of each cluster as soon as its run has ended; at the end, those that were not started.
 
     `log`: path of the file for a cluster's output. `stop_after`: start no further cluster after so many have failed; 0
@@ -45,11 +45,11 @@ def run_fleet(
     """
     lock, failed = threading.Lock(), 0
 
-    def run(cluster: FleetCluster) -> Outcome:
+    def run(cluster: FleetCluster) -> ClusterOutcome:
         nonlocal failed
         with lock:
             if stop_after and failed >= stop_after:
-                return Outcome(cluster, NOT_STARTED)
+                return ClusterOutcome(cluster, NOT_STARTED)
         result = run_cluster(cluster, command(cluster), log(cluster))
         with lock:
             failed += result.status == FAILED
@@ -60,7 +60,7 @@ def run_fleet(
             yield done.result()
 
 
-def run_cluster(cluster: FleetCluster, command: Sequence[str], log: str) -> Outcome:
+def run_cluster(cluster: FleetCluster, command: Sequence[str], log: str) -> ClusterOutcome:
     """Run the command to its end. The log is readable only by its owner and replaces an earlier one."""
     os.makedirs(os.path.dirname(log), mode=0o700, exist_ok=True)
     began = time.monotonic()

@@ -152,7 +152,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Check:
+class DiagnosisCheck:
     """One check: its status (ok, failed or skipped) and a short summary. `explained`: the root causes explain its
     failure."""
 
@@ -168,7 +168,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class DiagnosisEvidence:
     """The data that was collected. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`:
     results of the managed hosts, empty if there are none. `marks`: the servers in maintenance; problems that only those
     servers cause are not in `info`."""
@@ -208,7 +208,7 @@ def diagnose(
     if marks and info.get("problems"):
         left, _excused = split_tolerated([parse_problem(one) for one in info["problems"]], marks)
         info = {**info, "problems": [problem.as_dict() for problem in left]}
-    evidence = Evidence(
+    evidence = DiagnosisEvidence(
         info=info,
         marks=marks,
         servers=(server_info or {}).get("servers") or (),
@@ -241,7 +241,7 @@ def diagnose(
     }
 
 
-def _causes(evidence: Evidence) -> list[RootCause]:
+def _causes(evidence: DiagnosisEvidence) -> list[RootCause]:
     """Return the root causes of the problems found by the health rules, of missing members of the meta group, and of a
     cluster that cannot be queried."""
     info = evidence.info
@@ -262,7 +262,9 @@ def _causes(evidence: Evidence) -> list[RootCause]:
     return root_causes(problems, scene_of_info(info, hosts=states, disks=disks, maintenance=away))
 
 
-def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _cause_row(
+    cause: RootCause, evidence: DiagnosisEvidence, logs: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, Any]:
     """Return the row of a cause, including the results from the hosts of its servers."""
     codes = {problem.code for problem in cause.problems if problem.severity == ERROR}
     severe = cause.kind == "cluster_unreachable" or any(code.endswith(_CRITICAL_PROBLEMS) for code in codes)
@@ -278,7 +280,9 @@ def _cause_row(cause: RootCause, evidence: Evidence, logs: Mapping[str, Sequence
     return {**row, "severity": CRITICAL if severe else WARNING}
 
 
-def _verdict(rows: Sequence[Mapping[str, Any]], checks: Sequence[Check], away: Sequence[str] = ()) -> dict[str, str]:
+def _verdict(
+    rows: Sequence[Mapping[str, Any]], checks: Sequence[DiagnosisCheck], away: Sequence[str] = ()
+) -> dict[str, str]:
     counts = {severity: sum(row["severity"] == severity for row in rows) for severity in _ORDER}
     skipped = [check.name for check in checks if check.skipped]
     blind = f" Not checked: {', '.join(skipped)}." if skipped else ""
@@ -308,8 +312,8 @@ def _server_row(server: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: server.get(key) for key in keys}, "health": health.get("status") or "unknown"}
 
 
-def _unreachable(evidence: Evidence) -> Check:
-    return Check("servers", "no server answers", explained=True)
+def _unreachable(evidence: DiagnosisEvidence) -> DiagnosisCheck:
+    return DiagnosisCheck("servers", "no server answers", explained=True)
 
 
 def _host_state(host: Mapping[str, Any]) -> str:
@@ -320,69 +324,69 @@ def _host_state(host: Mapping[str, Any]) -> str:
     return "nats-server runs on its host" if host.get("running") else "its host was not checked"
 
 
-def _servers(evidence: Evidence) -> Check:
+def _servers(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     starts = (*_NOT_THERE, "server_unexpected", "server_duplicate", "server_wrong_cluster")
     explained = _explained(evidence, *starts) or bool(_absent_members(evidence))
-    return Check("servers", f"{len(evidence.info['servers'])} answer", explained=explained)
+    return DiagnosisCheck("servers", f"{len(evidence.info['servers'])} answer", explained=explained)
 
 
-def _absent_members(evidence: Evidence) -> list[str]:
+def _absent_members(evidence: DiagnosisEvidence) -> list[str]:
     answering = {server["name"] for server in evidence.info.get("servers") or ()}
     members = set((evidence.info.get("meta") or {}).get("members") or ())
     return sorted(members - answering - evidence.marks.keys() - set(evidence.info.get("nameless") or ()))
 
 
-def _maintenance(evidence: Evidence) -> Check:
+def _maintenance(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     if not evidence.hosts:
-        return Check("maintenance", "no managed hosts", skipped=True)
+        return DiagnosisCheck("maintenance", "no managed hosts", skipped=True)
     answering = {server["name"] for server in evidence.info.get("servers") or ()}
     found = [
         Finding(problem.code, NOTE if problem.code == IN_MAINTENANCE else WARNING, problem.message)
         for problem in known_problems(evidence.marks.values(), time.time(), answering)
     ]
-    return Check("maintenance", f"{len(found)} of {len(evidence.hosts)} hosts", found)
+    return DiagnosisCheck("maintenance", f"{len(found)} of {len(evidence.hosts)} hosts", found)
 
 
-def _explained(evidence: Evidence, *starts: str) -> bool:
+def _explained(evidence: DiagnosisEvidence, *starts: str) -> bool:
     """Return whether nats_cluster_info has a problem whose code begins with one of these texts, so the root causes
     explain the finding."""
     return any(one["code"].startswith(starts) for one in evidence.info.get("problems") or ())
 
 
-def _ping(evidence: Evidence) -> Check:
+def _ping(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     times = {server["name"]: server["rtt"] for server in evidence.info["servers"]}
     slow = {name: rtt for name, rtt in times.items() if rtt > MAX_RTT}
     found = [Finding("rtt", WARNING, f"{name} answered after {human_seconds(rtt)}") for name, rtt in slow.items()]
-    return Check("ping", f"slowest {human_seconds(max(times.values(), default=0))}", found)
+    return DiagnosisCheck("ping", f"slowest {human_seconds(max(times.values(), default=0))}", found)
 
 
-def _health(evidence: Evidence) -> Check:
+def _health(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     ok = sum((server.get("health") or {}).get("status") == "ok" for server in evidence.info["servers"])
     explained = _explained(evidence, "server_unhealthy", "server_silent", "jetstream_disabled")
-    return Check("health", f"{ok} of {len(evidence.info['servers'])} report ok", explained=explained)
+    return DiagnosisCheck("health", f"{ok} of {len(evidence.info['servers'])} report ok", explained=explained)
 
 
-def _meta(evidence: Evidence) -> Check:
+def _meta(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     meta = evidence.info.get("meta")
     explained = _explained(evidence, "meta_")
     if not meta:
-        return Check("meta group", "none", explained=explained)
+        return DiagnosisCheck("meta group", "none", explained=explained)
     text = f"{meta['leader'] or 'no server'} leads {meta['size']}, {meta['quorum']} are a quorum"
-    return Check("meta group", text, explained=explained)
+    return DiagnosisCheck("meta group", text, explained=explained)
 
 
-def _assets(evidence: Evidence) -> Check:
+def _assets(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     streams = evidence.info.get("streams") or ()
     consumers = sum(len(stream["consumers"]) for stream in streams)
     explained = _explained(evidence, "stream_", "consumer_")
-    return Check(
+    return DiagnosisCheck(
         "streams and consumers",
         f"{counted(len(streams), 'stream')}, {counted(consumers, 'consumer')}",
         explained=explained,
     )
 
 
-def _routes(evidence: Evidence) -> Check:
+def _routes(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     servers = [server for server in evidence.with_endpoint("varz") if "routez" in server]
     unknown = [
         Finding("routes_unknown", WARNING, f"{name} did not return ROUTEZ") for name in evidence.silent("routez")
@@ -404,26 +408,30 @@ def _routes(evidence: Evidence) -> Check:
     missing = route_problems([dict(server) for server in servers], list(evidence.pinned_accounts))
     have = sum(len(server["routez"].get("routes") or ()) for server in servers)
     found = [Finding("routes_missing", WARNING, message) for message in missing] + unknown
-    return Check("routes", f"{have} of {wanted} routes of a full mesh", found)
+    return DiagnosisCheck("routes", f"{have} of {wanted} routes of a full mesh", found)
 
 
-def _gateways(evidence: Evidence) -> Check:
+def _gateways(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     clusters = sorted({server["cluster"] for server in evidence.servers})
     with_gateway = [server for server in evidence.with_endpoint("gatewayz") if server["gatewayz"].get("name")]
     if not with_gateway:
-        return Check("gateways", "none: not a supercluster")
+        return DiagnosisCheck("gateways", "none: not a supercluster")
     found = [
         Finding("gateway_unknown", WARNING, f"{name} did not return GATEWAYZ") for name in evidence.silent("gatewayz")
     ]
     missing = gateway_problems([dict(server) for server in with_gateway], clusters)
     found += [Finding("gateway_missing", CRITICAL, text) for text in missing]
-    return Check("gateways", f"{counted(len(with_gateway), 'server')}, {counted(len(clusters), 'cluster')}", found)
+    return DiagnosisCheck(
+        "gateways", f"{counted(len(with_gateway), 'server')}, {counted(len(clusters), 'cluster')}", found
+    )
 
 
-def _logs(evidence: Evidence) -> Check:
+def _logs(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     read = [host for host in evidence.hosts if host.get("log_lines") is not None]
     if not read:
-        return Check("logs", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
+        return DiagnosisCheck(
+            "logs", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True
+        )
     found = []
     for host in read:
         kinds = log_kinds(host["log_lines"], host.get("pid"))
@@ -432,7 +440,7 @@ def _logs(evidence: Evidence) -> Check:
             warnings = sum(kind["count"] for kind in kinds) - errors
             message = f"{host['server_name']} logged {errors} errors and {warnings} warnings since its last start"
             found.append(Finding("logs", WARNING if errors else NOTE, f"{message}, {len(kinds)} different; see below"))
-    return Check("logs", f"{len(read)} of {len(evidence.hosts)} hosts", found)
+    return DiagnosisCheck("logs", f"{len(read)} of {len(evidence.hosts)} hosts", found)
 
 
 def log_text(kind: Mapping[str, Any]) -> str:
@@ -464,7 +472,7 @@ _LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<le
 _VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
 
 
-def _loaded(evidence: Evidence) -> Check:
+def _loaded(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """Check whether each server runs the configuration that is in its file (config_digest, 2.11 and later)."""
     digests = {host["server_name"]: host["digest"] for host in evidence.hosts if host.get("digest")}
     running = {server["name"]: server["varz"].get("config_digest") for server in evidence.with_endpoint("varz")}
@@ -475,26 +483,28 @@ def _loaded(evidence: Evidence) -> Check:
             if evidence.hosts
             else "requires managed hosts"
         )
-        return Check("configuration loaded", why, skipped=True)
+        return DiagnosisCheck("configuration loaded", why, skipped=True)
     found = [
         Finding("config_not_loaded", WARNING, f"{name} is not running the content of its configuration file")
         for name in both
         if digests[name] != running[name]
     ]
-    return Check("configuration loaded", f"{len(both)} of {len(evidence.servers)} compared with their files", found)
+    return DiagnosisCheck(
+        "configuration loaded", f"{len(both)} of {len(evidence.servers)} compared with their files", found
+    )
 
 
-def _options(evidence: Evidence) -> Check:
+def _options(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     servers = evidence.with_endpoint("varz")
     if len(servers) < 2:
-        return Check("configuration equal", "fewer than two servers to compare", skipped=True)
+        return DiagnosisCheck("configuration equal", "fewer than two servers to compare", skipped=True)
     found: list[Finding] = []
     for cluster in sorted({server["cluster"] for server in servers}):
         group = [server for server in servers if server["cluster"] == cluster]
         found += _differences(group, _CLUSTER_OPTIONS, WARNING)
         found += _differences([server for server in group if _option(server, "jetstream.config")], _SIZE_OPTIONS, NOTE)
     found += _differences(servers, _SHARED_OPTIONS, WARNING)
-    return Check("configuration equal", f"{counted(len(servers), 'server')} compared", found)
+    return DiagnosisCheck("configuration equal", f"{counted(len(servers), 'server')} compared", found)
 
 
 def _differences(servers: Sequence[Mapping[str, Any]], options: Sequence[str], severity: str) -> Iterable[Finding]:
@@ -525,32 +535,32 @@ def _option(server: Mapping[str, Any], option: str) -> Any:
     return value
 
 
-def _versions(evidence: Evidence) -> Check:
+def _versions(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     versions: dict[str, list[str]] = {}
     for server in evidence.info["servers"]:
         versions.setdefault(server["version"], []).append(server["name"])
     text = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(versions.items()))
     found = [Finding("versions_differ", WARNING, f"versions differ: {text}")] if len(versions) > 1 else []
     found += [Finding("version_warning", NOTE, line) for line in version_warnings(versions)]
-    return Check("versions", ", ".join(sorted(versions)), found)
+    return DiagnosisCheck("versions", ", ".join(sorted(versions)), found)
 
 
-def _clocks(evidence: Evidence) -> Check:
+def _clocks(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """Check whether the servers' clocks agree. Half of each round trip is the error of a measurement."""
     servers = evidence.info["servers"]
     if not servers:
-        return Check("clocks", "no server to compare", skipped=True)
+        return DiagnosisCheck("clocks", "no server to compare", skipped=True)
     first = min(servers, key=lambda one: one["clock_offset"])
     last = max(servers, key=lambda one: one["clock_offset"])
     spread = last["clock_offset"] - first["clock_offset"]
     summary = f"at most {human_seconds(spread)} apart"
     if spread <= MAX_CLOCK_SPREAD + (first["rtt"] + last["rtt"]) / 2:
-        return Check("clocks", summary)
+        return DiagnosisCheck("clocks", summary)
     text = f"{last['name']} is {human_seconds(spread)} ahead of {first['name']}"
-    return Check("clocks", summary, [Finding("clocks_differ", WARNING, text)])
+    return DiagnosisCheck("clocks", summary, [Finding("clocks_differ", WARNING, text)])
 
 
-def _slow_consumers(evidence: Evidence) -> Check:
+def _slow_consumers(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     detail = {
         server["name"]: server["statsz"].get("slow_consumer_stats") for server in evidence.with_endpoint("statsz")
     }
@@ -563,10 +573,12 @@ def _slow_consumers(evidence: Evidence) -> Check:
                 f"{server['name']} has disconnected {server['slow_consumers']} slow consumers since it started{text}"
             )
             found.append(Finding("slow_consumers", WARNING, message))
-    return Check("slow consumers", str(sum(server["slow_consumers"] for server in evidence.info["servers"])), found)
+    return DiagnosisCheck(
+        "slow consumers", str(sum(server["slow_consumers"] for server in evidence.info["servers"])), found
+    )
 
 
-def _storage(evidence: Evidence) -> Check:
+def _storage(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """Check how much of each server's limits is used or reserved, whichever is more: a stream with max_bytes reserves
     that many bytes, and a server without enough free space gets no replica of the stream."""
     found, most = [], 0.0
@@ -585,14 +597,16 @@ def _storage(evidence: Evidence) -> Check:
                     text = f"{server['name']} has reserved {percent:.0f} % of its {what} ({sizes})"
                 critical = percent >= STORAGE_CRITICAL and used >= reserved
                 found.append(Finding("storage", CRITICAL if critical else WARNING, text))
-    return Check("storage", f"at most {most:.0f} % of a limit used or reserved", found)
+    return DiagnosisCheck("storage", f"at most {most:.0f} % of a limit used or reserved", found)
 
 
-def _ports(evidence: Evidence) -> Check:
+def _ports(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """Check the ports of running servers that other hosts must be able to reach."""
     read = [host for host in evidence.hosts if host.get("closed_ports") is not None]
     if not read:
-        return Check("ports", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
+        return DiagnosisCheck(
+            "ports", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True
+        )
     up = {server["name"] for server in evidence.info.get("servers") or ()}
     up |= {host["server_name"] for host in evidence.hosts if host.get("running")}
     closed: dict[str, list[str]] = {}
@@ -605,13 +619,15 @@ def _ports(evidence: Evidence) -> Check:
         Finding("port_closed", WARNING, f"{some_names(sorted(names))} cannot reach {where}")
         for where, names in sorted(closed.items())
     ]
-    return Check("ports", f"{len(read)} of {len(evidence.hosts)} hosts", found)
+    return DiagnosisCheck("ports", f"{len(read)} of {len(evidence.hosts)} hosts", found)
 
 
-def _disks(evidence: Evidence) -> Check:
+def _disks(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     read = [host for host in evidence.hosts if host.get("disk_percent") is not None]
     if not read:
-        return Check("disks", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True)
+        return DiagnosisCheck(
+            "disks", "no managed host could be read" if evidence.hosts else "no managed hosts", skipped=True
+        )
     found = [
         Finding(
             "disk",
@@ -621,10 +637,10 @@ def _disks(evidence: Evidence) -> Check:
         for host in read
         if host["disk_percent"] >= STORAGE_WARNING
     ]
-    return Check("disks", f"at most {max(host['disk_percent'] for host in read)} % full", found)
+    return DiagnosisCheck("disks", f"at most {max(host['disk_percent'] for host in read)} % full", found)
 
 
-def _certificates(evidence: Evidence) -> Check:
+def _certificates(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """The remaining validity of the certificates, by each server's own clock (VARZ tls_cert_not_after, 2.11.12 and
     2.12.4)."""
     days: dict[str, float] = {}
@@ -634,7 +650,7 @@ def _certificates(evidence: Evidence) -> Check:
         if ends:
             days[server["name"]] = (min(ends) - parse_time(str(varz["now"]))).total_seconds() / 86400
     if not days:
-        return Check("certificates", "no server reports an expiry date", skipped=True)
+        return DiagnosisCheck("certificates", "no server reports an expiry date", skipped=True)
     found = [
         Finding(
             "certificate",
@@ -644,14 +660,14 @@ def _certificates(evidence: Evidence) -> Check:
         for name, left in days.items()
         if left <= CERTIFICATE_WARNING
     ]
-    return Check("certificates", f"at least {min(days.values()):.0f} days left", found)
+    return DiagnosisCheck("certificates", f"at least {min(days.values()):.0f} days left", found)
 
 
-def _jwts(evidence: Evidence) -> Check:
+def _jwts(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """The remaining validity of the JWTs in operator mode, by the rule of accounts/expiry.py."""
     jwts = evidence.info.get("jwts")
     if not jwts or not jwts["operator_mode"]:
-        return Check("JWTs", "not in operator mode" if jwts else "the JWTs were not read", skipped=True)
+        return DiagnosisCheck("JWTs", "not in operator mode" if jwts else "the JWTs were not read", skipped=True)
     rows = jwts["expiring"]
     found = [
         Finding("jwt", CRITICAL if row["severity"] == ERROR else WARNING, row["text"])
@@ -659,10 +675,10 @@ def _jwts(evidence: Evidence) -> Check:
         if row["severity"]
     ]
     found += [Finding("jwt_unknown", WARNING, line) for line in jwts["unknown"]]
-    return Check("JWTs", f"the first expires at {rows[0]['expires_at']}" if rows else "no JWT expires", found)
+    return DiagnosisCheck("JWTs", f"the first expires at {rows[0]['expires_at']}" if rows else "no JWT expires", found)
 
 
-_CHECKS: tuple[Callable[[Evidence], Check], ...] = (
+_CHECKS: tuple[Callable[[DiagnosisEvidence], DiagnosisCheck], ...] = (
     _servers,
     _maintenance,
     _ping,
@@ -684,11 +700,18 @@ _CHECKS: tuple[Callable[[Evidence], Check], ...] = (
     _jwts,
 )
 #: Checks that need only VARZ, and whose findings end as soon as the fault is fixed.
-_OF_SERVERS: tuple[Callable[[Evidence], Check], ...] = (_ping, _options, _versions, _clocks, _storage, _certificates)
+_OF_SERVERS: tuple[Callable[[DiagnosisEvidence], DiagnosisCheck], ...] = (
+    _ping,
+    _options,
+    _versions,
+    _clocks,
+    _storage,
+    _certificates,
+)
 
 
 def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Return the findings about individual servers in addition to the health rules. `servers`: rows of
     nats_server_info, with varz if the server responded."""
-    evidence = Evidence({"servers": servers}, servers)
+    evidence = DiagnosisEvidence({"servers": servers}, servers)
     return [finding for check in _OF_SERVERS for finding in check(evidence).findings]

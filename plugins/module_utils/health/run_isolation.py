@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.isolation import isolation_reason
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Announcement, Client, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, LoginReply, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 
@@ -68,7 +68,7 @@ class Isolation:
                 better, most = item.address, reached
         return found, better
 
-    def _ask(self, item: Announcement, reference: Mapping[str, Any], missing: frozenset[str]) -> tuple[str, int]:
+    def _ask(self, item: LoginReply, reference: Mapping[str, Any], missing: frozenset[str]) -> tuple[str, int]:
         """Return why a server is isolated, and how many of the missing servers it reaches, including itself."""
         options = replace(self._client.options, servers=(item.address,), timeout=LOOK_TIMEOUT)
         try:

@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import NOT_ENABLED, STREAM_NOT_FOUND
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, ReceivedMessage
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
 
@@ -215,7 +215,7 @@ async def _talk(endpoints: Sequence[_Endpoint], subject: str, timeout: float) ->
         return
 
     async def listen(endpoint: _Endpoint) -> None:
-        async def note(message: Message) -> None:
+        async def note(message: ReceivedMessage) -> None:
             endpoint.received.add(message.body.decode(errors="replace"))
             if labels <= endpoint.received:
                 waiting.discard(endpoint.label)

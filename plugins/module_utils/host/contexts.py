@@ -24,7 +24,7 @@ Context = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Side:
+class ContextSide:
     """The origin or the site: its name, the addresses of its servers, and its JetStream domain."""
 
     name: str
@@ -47,7 +47,7 @@ def address(url: str) -> str:
     return host if ":" in bare else f"{host}:4222"
 
 
-def points_at(context: Context, side: Side) -> bool:
+def points_at(context: Context, side: ContextSide) -> bool:
     """Return whether a context has addresses and all of them belong to this side."""
     servers = {address(one) for one in side.servers}
     found = {address(one) for one in str(context.get("url") or "").split(",") if one.strip()}
@@ -55,7 +55,7 @@ def points_at(context: Context, side: Side) -> bool:
 
 
 def may_follow(
-    name: str, context: Context, saved: Optional[Context], origin: Side, left_alone: Collection[str]
+    name: str, context: Context, saved: Optional[Context], origin: ContextSide, left_alone: Collection[str]
 ) -> bool:
     """Return whether a context is for the origin's streams. `left_alone`: users whose contexts are for a cluster and
     not for its streams, such as the system user. A context with an nkey or credentials has no user entry, but its name
@@ -67,7 +67,7 @@ def may_follow(
     return points_at(context, origin) and not is_left_alone
 
 
-def to_site(context: Context, saved: Optional[Context], origin: Side, site: Side) -> Switch:
+def to_site(context: Context, saved: Optional[Context], origin: ContextSide, site: ContextSide) -> Switch:
     """Return a context of the origin that points at the site."""
     before = dict(saved) if saved is not None else {key: context[key] for key in KEYS if key in context}
     result = {**context, "url": ",".join(site.servers)}
@@ -78,7 +78,7 @@ def to_site(context: Context, saved: Optional[Context], origin: Side, site: Side
     return Switch(result, before)
 
 
-def to_origin(context: Context, saved: Optional[Context], site: Side) -> Switch:
+def to_origin(context: Context, saved: Optional[Context], site: ContextSide) -> Switch:
     """Return a context as it was before the failover, unless its address has been changed since."""
     if saved is None or not points_at(context, site):
         return Switch(dict(context), None)

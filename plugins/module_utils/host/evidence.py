@@ -67,7 +67,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class CollectionBounds:
     """`command`: seconds for each command, `total`: for all commands. `size`: bytes of everything that is kept."""
 
     command: float = 20.0
@@ -96,7 +96,7 @@ class Output:
 
 
 @dataclass
-class Evidence:
+class HostEvidence:
     """The collected parts and the missing ones."""
 
     files: list[str] = field(default_factory=list)
@@ -220,15 +220,15 @@ def find_disks(store_dir: str) -> list[str]:
 class Collector:
     """Writes the evidence of a host into an archive. `redactor` contains the secrets of the host's own configuration."""
 
-    def __init__(self, archive: tarfile.TarFile, redactor: Redactor, bounds: Bounds) -> None:
+    def __init__(self, archive: tarfile.TarFile, redactor: Redactor, bounds: CollectionBounds) -> None:
         self._archive = archive
         self._redactor = redactor
         self._bounds = bounds
         self._deadline = time.monotonic() + bounds.total
         self._left = bounds.size
-        self.evidence = Evidence()
+        self.evidence = HostEvidence()
 
-    def collect(self, subject: Subject) -> Evidence:
+    def collect(self, subject: Subject) -> HostEvidence:
         """Collect all parts; return those that were collected and those that are missing."""
         disks = find_disks(subject.store_dir)
         for path in subject.files:

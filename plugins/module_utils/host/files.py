@@ -108,7 +108,7 @@ class Directory(Owned):
 
 
 @dataclass(frozen=True)
-class File(Owned):
+class ManagedFile(Owned):
     """A file that must have this content, or must not exist if the content is None. The content of a secret file never
     appears in a diff."""
 
@@ -141,7 +141,7 @@ def leftovers(paths: Sequence[str]) -> list[str]:
     return found
 
 
-def replace_all(files: Sequence[File]) -> None:
+def replace_all(files: Sequence[ManagedFile]) -> None:
     """Bring all files to the desired state, in this order; on failure, leave all of them unchanged and raise
     FilesError."""
     staged: dict[str, str] = {}
@@ -173,13 +173,13 @@ def replace_all(files: Sequence[File]) -> None:
     _remove(old for _path, old in kept)
 
 
-def diff(files: Sequence[File], before: dict[str, bytes | None]) -> list[dict[str, Any]]:
+def diff(files: Sequence[ManagedFile], before: dict[str, bytes | None]) -> list[dict[str, Any]]:
     """Return Ansible's diff of each file that is not secret; for a large or binary file, the diff contains only the
     names."""
     return [entry for file in files if not file.secret for entry in _diff(file, before.get(file.path))]
 
 
-def _diff(file: File, before: bytes | None) -> Iterator[dict[str, Any]]:
+def _diff(file: ManagedFile, before: bytes | None) -> Iterator[dict[str, Any]]:
     texts = []
     for content in (before or b"", file.content or b""):
         try:
@@ -201,7 +201,7 @@ def to_disk(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def _stage(file: File, content: bytes) -> str:
+def _stage(file: ManagedFile, content: bytes) -> str:
     descriptor, path = tempfile.mkstemp(prefix=PREFIX, dir=os.path.dirname(file.path))
     try:
         with open(descriptor, "wb") as stream:

@@ -19,7 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.li
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
     Block,
     ConfigSyntaxError,
-    Reading,
+    ParsedConfig,
     config_digest,
     read_config,
 )
@@ -92,7 +92,7 @@ def file_flags(path: str) -> dict[str, Any]:
 
 def read_loaded(server: RunningServer, version: str, run_command: RunCommand) -> LoadedConfig:
     """Return the configuration that the process has loaded. `version`: the version of the process."""
-    reading = Reading(Block())
+    reading = ParsedConfig(Block())
     if server.config:
         try:
             reading = read_config(server.config, _text, parse_environment(server.process.pid))
@@ -112,7 +112,9 @@ def read_loaded(server: RunningServer, version: str, run_command: RunCommand) ->
     return found
 
 
-def _prove(found: LoadedConfig, server: RunningServer, reading: Reading, version: str, run_command: RunCommand) -> None:
+def _prove(
+    found: LoadedConfig, server: RunningServer, reading: ParsedConfig, version: str, run_command: RunCommand
+) -> None:
     reported = str(found.varz.get("config_digest") or "")
     ours = config_digest(reading.config)
     if reported and reported != ours:

@@ -269,7 +269,7 @@ def plain_chunks(data: bytes) -> Iterable[bytes]:
         yield struct.pack("<II", PLAIN | (len(part) + 4) << 8, _masked(crc32c(part))) + part
 
 
-class Reader:
+class PlainReader:
     """The plain bytes of an archive, read in order. `position`: how many bytes have been read."""
 
     def __init__(self, file: BinaryIO) -> None:

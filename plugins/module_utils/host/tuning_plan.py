@@ -29,7 +29,7 @@ _ACCESS_TIMES = ("relatime", "strictatime")
 
 
 @dataclass(frozen=True)
-class Step:
+class TuningStep:
     """One change: a value that is written to a file of the kernel (`switch`), a configuration file (`file`), or a `command`.
 
     `before` and `after` are the values, or the texts of a configuration file; None if the file does not exist.
@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Host:
+class TunedHost:
     """The host: its file system below `root`, the path of the store, the desired kernel parameters, the name of the
     service, whether systemd is running, and the record: `{part: {setting: {"before": value, "after": value}}}`."""
 
@@ -75,17 +75,17 @@ class Host:
         return self.record.get(part) or {}
 
 
-def apply_steps(host: Host, parts: list[str]) -> list[Step]:
+def apply_steps(host: TunedHost, parts: list[str]) -> list[TuningStep]:
     """Return the steps that tune the parts, in order."""
     return [step for part in PARTS if part in parts for step in _APPLY[part](host)]
 
 
-def undo_steps(host: Host, parts: list[str]) -> list[Step]:
+def undo_steps(host: TunedHost, parts: list[str]) -> list[TuningStep]:
     """Return the steps that restore the recorded values of the parts, in order."""
     return [step for part in PARTS if part in parts and host.recorded(part) for step in _undo(host, part)]
 
 
-def findings_left(host: Host, parts: list[str]) -> list[str]:
+def findings_left(host: TunedHost, parts: list[str]) -> list[str]:
     """Return the problems of the parts that no step solves: a mount that the store shares with the system, or a time service
     other than systemd's."""
     found = {
@@ -100,7 +100,7 @@ def findings_left(host: Host, parts: list[str]) -> list[str]:
     ]
 
 
-def new_record(host: Host, done: list[Step], undone: list[str]) -> dict[str, dict[str, dict[str, str]]]:
+def new_record(host: TunedHost, done: list[TuningStep], undone: list[str]) -> dict[str, dict[str, dict[str, str]]]:
     """Return the record after the steps: for each setting, its value before the role's first change and its value after
     the last change. For /etc/fstab, the values are the changed line."""
     record: dict[str, dict[str, dict[str, str]]] = {
@@ -125,7 +125,7 @@ def new_record(host: Host, done: list[Step], undone: list[str]) -> dict[str, dic
     return {part: settings for part, settings in record.items() if settings}
 
 
-def _mount_options(host: Host) -> Iterator[Step]:
+def _mount_options(host: TunedHost) -> Iterator[TuningStep]:
     mount = host.mount()
     found = tunings.mount_options(mount)
     if not mount or not found["settable"]:
@@ -133,7 +133,7 @@ def _mount_options(host: Host) -> Iterator[Step]:
     target = found["mount"]
     before = next((option for option in _ACCESS_TIMES if option in mount.options), "relatime")
     command = ("mount", "--options", "remount,noatime", target)
-    yield Step("mount_options", target, before, "noatime", command=command, finding=found["findings"][0])
+    yield TuningStep("mount_options", target, before, "noatime", command=command, finding=found["findings"][0])
     fstab = host.text(_FSTAB) or ""
     # relatime is the kernel's default and would override noatime, because the last option counts.
     line = re.compile(rf"^([^#\s]\S*\s+{_escaped(target)}\s+\S+\s+)(?!\S*\bnoatime\b)(\S+)", re.MULTILINE)
@@ -141,12 +141,12 @@ def _mount_options(host: Host) -> Iterator[Step]:
         yield from _file(host, "mount_options", _FSTAB, line.sub(r"\1\2,noatime", fstab, count=1))
 
 
-def _scheduler(host: Host) -> Iterator[Step]:
+def _scheduler(host: TunedHost) -> Iterator[TuningStep]:
     found = tunings.scheduler(host.mount(), host.root / "sys")
     for disk in found["wrong"]:
         switch = f"/sys/block/{disk}/queue/scheduler"
         finding = f"scheduler: {disk}: neither none nor mq-deadline, which are suitable for SSDs"
-        yield Step("scheduler", disk, _chosen(host.text(switch)), "none", switch=switch, finding=finding)
+        yield TuningStep("scheduler", disk, _chosen(host.text(switch)), "none", switch=switch, finding=finding)
     rules = "".join(
         f'ACTION=="add|change", KERNEL=="{disk}", ATTR{{queue/rotational}}=="0", ATTR{{queue/scheduler}}="none"\n'
         for disk in found["disks"]
@@ -156,7 +156,7 @@ def _scheduler(host: Host) -> Iterator[Step]:
         yield from _file(host, "scheduler", f"/etc/udev/rules.d/60-{host.service}-scheduler.rules", text)
 
 
-def _sysctl(host: Host) -> Iterator[Step]:
+def _sysctl(host: TunedHost) -> Iterator[TuningStep]:
     for wrong in tunings.sysctl(host.sysctls, host.root / "proc")["wrong"]:
         yield _parameter(host, wrong["name"], wrong["value"], wrong["finding"])
     for name, values in host.recorded("sysctl").items():
@@ -167,26 +167,26 @@ def _sysctl(host: Host) -> Iterator[Step]:
     yield from _file(host, "sysctl", f"/etc/sysctl.d/60-{host.service}.conf", text)
 
 
-def _transparent_hugepages(host: Host) -> Iterator[Step]:
+def _transparent_hugepages(host: TunedHost) -> Iterator[TuningStep]:
     found = tunings.transparent_hugepages(host.root / "sys")
     switch = f"/sys/{HUGE_PAGES}"
     if found["wrong"]:
         finding = found["findings"][0].partition(";")[0]
-        yield Step("transparent_hugepages", "enabled", "always", "madvise", switch=switch, finding=finding)
+        yield TuningStep("transparent_hugepages", "enabled", "always", "madvise", switch=switch, finding=finding)
     if host.systemd and host.text(switch) is not None:
         text = f"{_HEADER}huge pages only for programs that request them.\nw {switch} - - - - madvise\n"
         yield from _file(host, "transparent_hugepages", f"/etc/tmpfiles.d/{host.service}-thp.conf", text)
 
 
-def _time_sync(host: Host) -> Iterator[Step]:
+def _time_sync(host: TunedHost) -> Iterator[TuningStep]:
     found = tunings.time_sync(host.run_command)
     # The operator may have chosen another time service; systemd's is already installed or available as a package.
     if found["settable"] and host.systemd:
         command = ("systemctl", "enable", "--now", _TIME_SERVICE)
-        yield Step("time_sync", _TIME_SERVICE, "off", "on", command=command, finding=found["findings"][0])
+        yield TuningStep("time_sync", _TIME_SERVICE, "off", "on", command=command, finding=found["findings"][0])
 
 
-_APPLY: dict[str, Callable[[Host], Iterator[Step]]] = {
+_APPLY: dict[str, Callable[[TunedHost], Iterator[TuningStep]]] = {
     "mount_options": _mount_options,
     "scheduler": _scheduler,
     "sysctl": _sysctl,
@@ -195,7 +195,7 @@ _APPLY: dict[str, Callable[[Host], Iterator[Step]]] = {
 }
 
 
-def _undo(host: Host, part: str) -> Iterator[Step]:
+def _undo(host: TunedHost, part: str) -> Iterator[TuningStep]:
     for setting, values in host.recorded(part).items():
         if setting == _FSTAB:
             yield from _restore_fstab(host, values)
@@ -211,42 +211,44 @@ def _undo(host: Host, part: str) -> Iterator[Step]:
             yield from _restore_switch(host, part, setting, f"/sys/{HUGE_PAGES}", values)
         else:
             command = ("systemctl", "disable", "--now", _TIME_SERVICE)
-            yield Step(part, setting, "on", "off", command=command)
+            yield TuningStep(part, setting, "on", "off", command=command)
 
 
-def _restore_mount(host: Host, target: str, values: Mapping[str, str]) -> Iterator[Step]:
+def _restore_mount(host: TunedHost, target: str, values: Mapping[str, str]) -> Iterator[TuningStep]:
     every = mounts(host.text("/proc/self/mountinfo") or "")
     if any(mount.target == target and "noatime" in mount.options for mount in every):
         command = ("mount", "--options", f"remount,{values['before']}", target)
-        yield Step("mount_options", target, "noatime", values["before"], command=command)
+        yield TuningStep("mount_options", target, "noatime", values["before"], command=command)
 
 
-def _restore_fstab(host: Host, values: Mapping[str, str]) -> Iterator[Step]:
+def _restore_fstab(host: TunedHost, values: Mapping[str, str]) -> Iterator[TuningStep]:
     fstab = host.text(_FSTAB) or ""
     lines = [values["before"] if line == values["after"] else line for line in fstab.splitlines()]
     yield from _file(host, "mount_options", _FSTAB, "".join(f"{line}\n" for line in lines))
 
 
-def _restore_switch(host: Host, part: str, setting: str, switch: str, values: Mapping[str, str]) -> Iterator[Step]:
+def _restore_switch(
+    host: TunedHost, part: str, setting: str, switch: str, values: Mapping[str, str]
+) -> Iterator[TuningStep]:
     now = _chosen(host.text(switch))
     if now.split() == values["after"].split() != values["before"].split():
         finding = f"{part}: {setting} is still {now}; it was {values['before']} before it was tuned"
-        yield Step(part, setting, now, values["before"], switch=switch, finding=finding)
+        yield TuningStep(part, setting, now, values["before"], switch=switch, finding=finding)
 
 
-def _parameter(host: Host, name: str, value: str, finding: str) -> Step:
+def _parameter(host: TunedHost, name: str, value: str, finding: str) -> TuningStep:
     switch = _parameter_path(name)
-    return Step("sysctl", name, (host.text(switch) or "").strip(), value, switch=switch, finding=finding)
+    return TuningStep("sysctl", name, (host.text(switch) or "").strip(), value, switch=switch, finding=finding)
 
 
 def _parameter_path(name: str) -> str:
     return "/proc/sys/" + name.replace(".", "/")
 
 
-def _file(host: Host, part: str, path: str, after: str | None) -> Iterator[Step]:
+def _file(host: TunedHost, part: str, path: str, after: str | None) -> Iterator[TuningStep]:
     before = host.text(path)
     if before != after:
-        yield Step(part, path, before, after, file=path)
+        yield TuningStep(part, path, before, after, file=path)
 
 
 def _chosen(text: str | None) -> str:
@@ -260,6 +262,6 @@ def _escaped(target: str) -> str:
     return re.escape(target.replace(" ", "\\040"))
 
 
-def is_settable(host: Host, step: Step) -> bool:
+def is_settable(host: TunedHost, step: TuningStep) -> bool:
     """Return whether a step can probably be carried out: the kernel's file must be writable."""
     return not step.switch or os.access(host.root / step.switch.lstrip("/"), os.W_OK)

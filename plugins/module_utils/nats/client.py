@@ -19,10 +19,10 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
     TRANSFER_SECONDS,
-    Announcement,
     Call,
     Connection,
     ConnectionOptions,
+    LoginReply,
     MintedLogin,
     Session,
     no_responders,
@@ -34,12 +34,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.units import hum
 
 __all__ = [
     "QUIET",
-    "Announcement",
     "Call",
     "Client",
     "ConnectionOptions",
     "Download",
     "Latency",
+    "LoginReply",
     "MintedLogin",
     "MissingLibrary",
     "NatsFailure",
@@ -210,7 +210,7 @@ class Client(Session):
         """Connect and log in, unless already connected. Raises NatsFailure (authorization, tls, unreachable, ...)."""
         self._run(self._connected())
 
-    def announcements(self, timeout: float) -> list[Announcement]:
+    def announcements(self, timeout: float) -> list[LoginReply]:
         """Log in at all addresses at the same time, and return the reply of each, within `timeout` seconds. Raises
         NatsFailure for invalid connection options."""
         return self._run(self._announcements(timeout))

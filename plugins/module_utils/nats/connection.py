@@ -100,7 +100,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Announcement:
+class LoginReply:
     """The reply of an address to a login: the name of its server, empty if it sent no announcement; and the reason of a
     failed login, otherwise None."""
 
@@ -385,10 +385,10 @@ class Session:
             arguments["tls_hostname"] = self.options.tls_server_name
         return Connection(server, url, self.options.wants_tls, make_context), arguments
 
-    async def _announcements(self, timeout: float) -> list[Announcement]:
+    async def _announcements(self, timeout: float) -> list[LoginReply]:
         make_context = self._context_maker()
 
-        async def announcement(server: str) -> Announcement:
+        async def announcement(server: str) -> LoginReply:
             connection, arguments = self._prepared(server, make_context, timeout)
             failure = None
             try:
@@ -397,7 +397,7 @@ class Session:
                 failure = reason
             finally:
                 await connection.close()
-            return Announcement(server, str(connection.info.get("server_name", "")), failure)
+            return LoginReply(server, str(connection.info.get("server_name", "")), failure)
 
         return list(await asyncio.gather(*map(announcement, self.options.servers)))
 

@@ -26,7 +26,7 @@ PULL_EXPIRES = 20.0
 
 
 @dataclass(frozen=True)
-class Message:
+class ReceivedMessage:
     """A received message. A message from a stream also has its `sequence` in the stream, the time it was `stored`, and
     the number of its `deliveries` so far."""
 
@@ -77,7 +77,7 @@ class Listener(Session):
         if failure:
             raise failure
 
-    async def deliver(self, on_message: Callable[[Message], Awaitable[None]]) -> None:
+    async def deliver(self, on_message: Callable[[ReceivedMessage], Awaitable[None]]) -> None:
         """Pass each message of the subscriptions to `on_message`, one at a time, until NatsFailure connection_lost."""
         connection = self._connected()
         while True:
@@ -85,10 +85,10 @@ class Listener(Session):
                 message = await connection.complete(self._waiting.get(), None, None)
             else:
                 message = self._waiting.get_nowait()  # including messages from before the connection was lost
-            await on_message(Message(message.subject, message.data))
+            await on_message(ReceivedMessage(message.subject, message.data))
 
     async def pull(
-        self, stream: str, consumer: str, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]
+        self, stream: str, consumer: str, ack_wait: float, on_message: Callable[[ReceivedMessage], Awaitable[None]]
     ) -> None:
         """Pass each message of a pull consumer to `on_message`, one at a time, and acknowledge each message once
         `on_message` has returned.
@@ -115,7 +115,9 @@ class Listener(Session):
                 reason = (message.headers or {}).get("Description") or "the consumer has no leader or no longer exists"
                 raise NatsFailure(code, f"consumer {consumer} of stream {stream}: {reason}", subject=subject)
 
-    async def _work_on(self, message: Any, ack_wait: float, on_message: Callable[[Message], Awaitable[None]]) -> None:
+    async def _work_on(
+        self, message: Any, ack_wait: float, on_message: Callable[[ReceivedMessage], Awaitable[None]]
+    ) -> None:
         connection = self._connected()
         work = asyncio.ensure_future(on_message(_stored_message(message)))
         try:
@@ -132,11 +134,11 @@ class Listener(Session):
         return self._connection
 
 
-def _stored_message(message: Any) -> Message:
+def _stored_message(message: Any) -> ReceivedMessage:
     """Return a message that a consumer delivered. Raises NatsFailure bad_reply for any other message."""
     try:
         metadata = message.metadata
     except Exception as error:  # pylint: disable=broad-except  # nats-py parses the reply subject
         raise NatsFailure("bad_reply", f"this is not a consumer message: {error}", subject=message.subject) from error
     sequence = metadata.sequence.stream
-    return Message(message.subject, message.data, sequence, metadata.timestamp, metadata.num_delivered)
+    return ReceivedMessage(message.subject, message.data, sequence, metadata.timestamp, metadata.num_delivered)

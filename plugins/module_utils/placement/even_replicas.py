@@ -31,7 +31,7 @@ _LEAST_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
-class Host:
+class ReplicaHost:
     """A server that carries replicas. `share`: its part of the bytes relative to the others', more than 0. `room`: free
     bytes by storage. `asset_room`: the number of replicated assets that still fit. `connections`: of clients; among
     equal servers, the one with the fewest connections takes a replica. `receives`: whether it may take replicas."""
@@ -65,7 +65,7 @@ class PlacedGroup:
 
 
 @dataclass(frozen=True)
-class Limits:
+class BalanceLimits:
     """`tolerance`: how far from its share a server may be, as a fraction of the share. `moves`, `size`: maximum number
     of moves and bytes; None for no limit."""
 
@@ -75,7 +75,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Step:
+class BalanceStep:
     """A move: the index of the group, the source, the target, and the goal."""
 
     group: int
@@ -84,14 +84,16 @@ class Step:
     goal: int
 
 
-def even_replicas(groups: Sequence[PlacedGroup], hosts: Sequence[Host], limits: Limits = Limits()) -> list[Step]:
+def even_replicas(
+    groups: Sequence[PlacedGroup], hosts: Sequence[ReplicaHost], limits: BalanceLimits = BalanceLimits()
+) -> list[BalanceStep]:
     """Return the moves in order. Each makes the servers more even for its goal, so any prefix of the plan is a valid
     plan."""
     return list(_Placement(groups, hosts, limits).steps())
 
 
 class _Placement:
-    def __init__(self, groups: Sequence[PlacedGroup], hosts: Sequence[Host], limits: Limits) -> None:
+    def __init__(self, groups: Sequence[PlacedGroup], hosts: Sequence[ReplicaHost], limits: BalanceLimits) -> None:
         self._groups = groups
         self._hosts = {host.name: host for host in hosts}
         self._zone = {host.name: host.zone for host in hosts}
@@ -123,7 +125,7 @@ class _Placement:
         #: Pairs (source, target) that currently have no useful move.
         self._tried: set[tuple[str, str]] = set()
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[BalanceStep]:
         for goal in GOALS:
             self._tried.clear()
             self._held = {name: [] for name in self._hosts}
@@ -140,7 +142,7 @@ class _Placement:
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
-    def _next(self, goal: int) -> Step | None:
+    def _next(self, goal: int) -> BalanceStep | None:
         """Return the move from the server most above its share to the one most below, among the pairs of servers for
         which a move helps."""
         load, part, fair = self._load[goal], self._part[goal], self._fair[goal]
@@ -165,7 +167,7 @@ class _Placement:
                     continue
                 index = self._choose(goal, source, target, _LEAST_GAIN * average * average)
                 if index is not None:
-                    return Step(index, source, target, goal)
+                    return BalanceStep(index, source, target, goal)
                 self._tried.add((source, target))
         return None
 
@@ -256,7 +258,7 @@ class _Placement:
     # --- effects of a move
     # ----------------------------------------------------------------------------------------------
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: BalanceStep) -> None:
         """Apply the move. Room freed on the source is not counted, because moves that run at the same time must all
         fit."""
         group, members = self._groups[step.group], self._members[step.group]

@@ -146,7 +146,7 @@ def _figures(leads: ServerLeads) -> str:
 
 
 @dataclass(frozen=True)
-class _Item:
+class _LedGroup:
     """A group with a leader: that of a stream, or that of the stream's consumer with this name."""
 
     stream: Stream
@@ -155,7 +155,7 @@ class _Item:
     led: LedGroup
 
 
-def _items(cluster: Cluster, name: str, kind: str, rates: Mapping[tuple[str, str], float]) -> Iterable[_Item]:
+def _items(cluster: Cluster, name: str, kind: str, rates: Mapping[tuple[str, str], float]) -> Iterable[_LedGroup]:
     """Yield the groups of the kind that have a leader in the cluster with this name, with that leader as the only
     choice."""
     for stream in cluster.streams:
@@ -166,12 +166,12 @@ def _items(cluster: Cluster, name: str, kind: str, rates: Mapping[tuple[str, str
         for consumer_name, group in groups:
             if group.cluster == name and group.leader is not None:
                 led = LedGroup(group.leader, frozenset({group.leader}), rate)
-                yield _Item(stream, consumer_name, group, led)
+                yield _LedGroup(stream, consumer_name, group, led)
 
 
 def _with_able(
-    item: _Item, servers: Mapping[str, Server], accounts: Collection[str], left: dict[str, list[str]]
-) -> _Item:
+    item: _LedGroup, servers: Mapping[str, Server], accounts: Collection[str], left: dict[str, list[str]]
+) -> _LedGroup:
     """Return the group with the members that may lead it; if it has other members but none of them may lead, the reason
     is added to `left`."""
     plan = plan_group(item.group, _ANY_OTHER, servers)
@@ -189,7 +189,7 @@ def _with_able(
     return item
 
 
-def _move(item: _Item, target: str) -> LeaderMove:
+def _move(item: _LedGroup, target: str) -> LeaderMove:
     stream = item.stream
     where = stream.account, stream.name, item.consumer
     return LeaderMove(*where, item.led.leader, target, item.group, item.led.rate, stream.account_name)

@@ -29,7 +29,7 @@ _LOSSES = ("scale_in_loss", "scale_in_unread_account")
 
 
 @dataclass(frozen=True)
-class Member:
+class InventoryServer:
     """A server as described by the inventory. `host` is empty for a server that is no longer in the inventory."""
 
     host: str
@@ -47,7 +47,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Request:
+class MembershipOptions:
     """The options of an operation. `members`: the future servers of the cluster. `leaving`: the leaving servers.
     `replace`: the host that will not return; `replacement`: the host that takes its place, empty if it has the same
     name; `has_data`: whether the replacement still has the data. These fields are compared unless they are None:
@@ -56,8 +56,8 @@ class Request:
 
     operation: str
     label: str = "the cluster"
-    members: tuple[Member, ...] = ()
-    leaving: tuple[Member, ...] = ()
+    members: tuple[InventoryServer, ...] = ()
+    leaving: tuple[InventoryServer, ...] = ()
     replace: str = ""
     replacement: str = ""
     has_data: bool = False
@@ -68,14 +68,14 @@ class Request:
     seeds: tuple[str, ...] = ()
 
     @property
-    def returning(self) -> tuple[Member, ...]:
+    def returning(self) -> tuple[InventoryServer, ...]:
         """Return the server that is replaced under the same name: it remains a member and returns."""
         if self.operation != REPLACE or self.replacement:
             return ()
         return tuple(member for member in self.members if member.host == self.replace)
 
     @property
-    def judged(self) -> tuple[Member, ...]:
+    def judged(self) -> tuple[InventoryServer, ...]:
         """Return the servers whose absence is evaluated: those that leave permanently, or lose their data."""
         if self.operation not in (SCALE_IN, REPLACE):
             return ()
@@ -86,7 +86,7 @@ class Request:
 class Leaver:
     """A server that leaves. If it neither responds nor is a member of the meta group, it has already left."""
 
-    member: Member
+    member: InventoryServer
     answers: bool
     meta_member: bool
     reachable: bool
@@ -103,7 +103,7 @@ class MembershipPlan:
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     joining: tuple[str, ...] = ()
-    running: tuple[Member, ...] = ()
+    running: tuple[InventoryServer, ...] = ()
     leaving: tuple[Leaver, ...] = ()
     leaving_down: tuple[str, ...] = ()
     returning: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class MemberGate:
     """A health gate of the operation."""
 
     #: The servers that the cluster must have.
-    expected: tuple[Member, ...]
+    expected: tuple[InventoryServer, ...]
     #: Names of the servers that are known to be down or are about to be stopped, so their faults are tolerated.
     tolerate: tuple[str, ...] = ()
     #: Names of the servers that are about to be stopped.
@@ -131,7 +131,7 @@ class MemberGate:
         }
 
 
-def first_gate(made: MembershipPlan, request: Request) -> MemberGate:
+def first_gate(made: MembershipPlan, request: MembershipOptions) -> MemberGate:
     """Return the gate before the first change."""
     if request.operation == SCALE_IN:
         leaving = tuple(item.member for item in made.leaving if item.answers)
@@ -140,7 +140,9 @@ def first_gate(made: MembershipPlan, request: Request) -> MemberGate:
     return MemberGate(made.running, known_down)
 
 
-def leaver_gates(made: MembershipPlan, request: Request, index: int) -> tuple[MemberGate | None, MemberGate | None]:
+def leaver_gates(
+    made: MembershipPlan, request: MembershipOptions, index: int
+) -> tuple[MemberGate | None, MemberGate | None]:
     """Return the gates before the stop of a leaving server and after its removal. A server that does not answer is not
     stopped, and one that has already left is not removed."""
     leaver = made.leaving[index]
@@ -153,7 +155,11 @@ def leaver_gates(made: MembershipPlan, request: Request, index: int) -> tuple[Me
 
 
 def plan_membership(
-    cluster: Cluster, request: Request, rules: ScaleInRules, lost: Iterable[str] = (), unread: Iterable[str] = ()
+    cluster: Cluster,
+    request: MembershipOptions,
+    rules: ScaleInRules,
+    lost: Iterable[str] = (),
+    unread: Iterable[str] = (),
 ) -> MembershipPlan:
     """Return the steps of the operation, with all refusals. `lost`, `unread`: see `plan_scale_in`."""
     answering, members_of_meta = cluster.names, cluster.meta_members
@@ -211,7 +217,7 @@ class _Found:
 
     new: tuple[str, ...]
     down: tuple[str, ...]
-    running: tuple[Member, ...]
+    running: tuple[InventoryServer, ...]
     leaving: tuple[Leaver, ...]
     answering: frozenset[str]
     meta_members: frozenset[str]
@@ -229,7 +235,7 @@ class _Found:
         ]
 
 
-def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def _relevant(request: MembershipOptions, problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the problems that concern the operation. Whether the meta group and the streams can do without the dead
     server is checked after its replacement has joined; a server that returns with its data loses nothing."""
     if request.operation != REPLACE:
@@ -237,7 +243,7 @@ def _relevant(request: Request, problems: Iterable[Problem]) -> tuple[Problem, .
     return tuple(problem for problem in problems if problem.code in _LOSSES and not request.has_data)
 
 
-def _refusals(request: Request, found: _Found) -> Iterable[str]:
+def _refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
     """Yield the reasons against the operation. If the run has different hosts than the cluster, or the cluster has no
     leader, only that is reported, because all other comparisons would be wrong."""
     first = [*_run_refusals(request)]
@@ -258,7 +264,7 @@ def _refusals(request: Request, found: _Found) -> Iterable[str]:
         yield from _OPERATION_REFUSALS[request.operation](request, found)
 
 
-def _run_refusals(request: Request) -> Iterable[str]:
+def _run_refusals(request: MembershipOptions) -> Iterable[str]:
     """Yield the reasons why the run has the wrong hosts."""
     leaving = [name for member in request.leaving for name in (member.host, member.server_name) if name]
     if request.cluster_hosts is not None and request.run_hosts is not None:
@@ -284,7 +290,7 @@ def _run_refusals(request: Request) -> Iterable[str]:
         )
 
 
-def _scale_out_refusals(request: Request, found: _Found) -> Iterable[str]:
+def _scale_out_refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
     yield from _down_refusals(found.down)
     waiting = [item.member.server_name for item in found.leaving if item.answers or item.meta_member]
     if waiting:
@@ -296,7 +302,7 @@ def _scale_out_refusals(request: Request, found: _Found) -> Iterable[str]:
         )
 
 
-def _scale_in_refusals(request: Request, found: _Found) -> Iterable[str]:
+def _scale_in_refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
     if not request.leaving:
         yield 'nats_server_cluster_leaving names no host: -e \'{"nats_server_cluster_leaving": ["n5"]}\'.'
     if found.unknown:
@@ -326,7 +332,7 @@ def _scale_in_refusals(request: Request, found: _Found) -> Iterable[str]:
     yield from _problem_refusals(found.problems)
 
 
-def _replace_refusals(request: Request, found: _Found) -> Iterable[str]:
+def _replace_refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
     if not request.replace:
         yield "nats_cluster_replace names no host."
     elif request.replacement:
@@ -351,7 +357,7 @@ def _replace_refusals(request: Request, found: _Found) -> Iterable[str]:
     yield from _problem_refusals(found.problems)
 
 
-def _renamed_refusals(request: Request, found: _Found) -> Iterable[str]:
+def _renamed_refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
     """Yield why a host with a different name cannot be the replacement."""
     if request.replacement not in _hosts(request.members):
         yield (
@@ -376,7 +382,7 @@ def _renamed_refusals(request: Request, found: _Found) -> Iterable[str]:
         )
 
 
-def _keep_refusals(request: Request, found: _Found) -> Iterable[str]:
+def _keep_refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
     return _down_refusals(found.down)
 
 
@@ -407,7 +413,11 @@ def _problem_refusals(problems: Sequence[Problem]) -> Iterable[str]:
 
 
 def _lines(
-    request: Request, joining: Sequence[str], leaving: Sequence[Leaver], warnings: Sequence[str], made: ScaleInPlan
+    request: MembershipOptions,
+    joining: Sequence[str],
+    leaving: Sequence[Leaver],
+    warnings: Sequence[str],
+    made: ScaleInPlan,
 ) -> Iterable[str]:
     if request.operation == SCALE_OUT:
         yield f"New in {request.label}: {', '.join(joining)}" if joining else f"No new host in {request.label}"
@@ -426,7 +436,7 @@ def _lines(
         yield from warnings
 
 
-def _hosts(members: Iterable[Member]) -> tuple[str, ...]:
+def _hosts(members: Iterable[InventoryServer]) -> tuple[str, ...]:
     return tuple(member.host for member in members)
 
 

@@ -19,9 +19,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Server, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.even_replicas import (
     GOALS,
-    Host,
-    Limits,
+    BalanceLimits,
     PlacedGroup,
+    ReplicaHost,
     even_replicas,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
@@ -148,11 +148,11 @@ def plan_rebalance(
     streams = [stream for stream in cluster.streams if stream.group.cluster == name]
     left: dict[str, list[str]] = {}
     groups = _groups(cluster, streams, rates or {}, left)
-    limits = Limits(options.tolerance, options.max_moves, options.max_bytes)
+    limits = BalanceLimits(options.tolerance, options.max_moves, options.max_bytes)
     hosts = _hosts(cluster, carriers(cluster, name), options)
     steps = even_replicas(groups, hosts, limits)
     restricted = limits.moves == 0 or limits.size is not None
-    limited = restricted and not steps and bool(even_replicas(groups, hosts, Limits(options.tolerance, 1)))
+    limited = restricted and not steps and bool(even_replicas(groups, hosts, BalanceLimits(options.tolerance, 1)))
     moves = [
         ReplicaMove(
             streams[step.group].account,
@@ -303,7 +303,7 @@ def _matters(group: RaftGroup, problem: Problem) -> bool:
     return problem.code != "consumer_replica_count" or len(group.members) < group.size
 
 
-def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOptions) -> list[Host]:
+def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOptions) -> list[ReplicaHost]:
     """Return the servers as hosts. The servers' shares of the bytes are proportional to their storage."""
     most = asset_limit(cluster)
     storages = [server.summary.max_storage if server.summary else 0 for server in servers]
@@ -321,7 +321,7 @@ def _hosts(cluster: Cluster, servers: Sequence[Server], options: RebalanceOption
             # The server's own count includes the meta group; the limit does not.
             asset_room = max(0, most - max(0, summary.ha_assets - 1)) if most else math.inf
         hosts.append(
-            Host(
+            ReplicaHost(
                 name=server.name,
                 zone=options.zones.get(server.name, ""),
                 share=storage if known else 1.0,

@@ -35,16 +35,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules 
     simulate_move,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import (
-    State,
+    StreamState,
     problems,
     read_state,
     unsettled,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import EVERY, Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll import leadership as leaders
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Job as StepDown
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import StepDownJob as StepDown
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import step_down
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import Asset, AssetGroups
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import AssetGroups, StepDownAsset
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import (
     ELECTION_SECONDS,
@@ -74,11 +74,11 @@ class MoveRequest:
 
 
 @dataclass
-class Job:
+class MoveJob:
     """A move of one stream. `source`: the server that gives up its replica. `target`: the server preferred by the meta
     leader or requested. `took`: seconds from the start of the move to its observed end."""
 
-    state: State
+    state: StreamState
     source: str = ""
     target: str | None = None
     method: str | None = None
@@ -94,16 +94,16 @@ class Job:
 
 
 @dataclass
-class Outcome:
+class MovesProgress:
     """The progress of the jobs: samples, seconds waited, and the time of the last change."""
 
-    jobs: list[Job]
+    jobs: list[MoveJob]
     progress: list[dict[str, Any]] = field(default_factory=list)
     waited: float = 0.0
     still: float = 0.0
 
     @property
-    def pending(self) -> list[Job]:
+    def pending(self) -> list[MoveJob]:
         return [job for job in self.jobs if not job.settled and job.failure is None]
 
     @property
@@ -134,11 +134,11 @@ class Mover:
         self._names.update({peer_id(name): name for name in cluster.names | members | {self._request.source}})
         return cluster
 
-    def read(self, account: str, stream: str) -> State:
+    def read(self, account: str, stream: str) -> StreamState:
         """Return the state of one stream. Raises NatsFailure."""
         return read_state(self._connections.account(account), stream, self._names)
 
-    def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[Job]:
+    def prepare(self, cluster: Cluster, keys: Iterable[tuple[str, str]]) -> list[MoveJob]:
         """Return a job for each stream; a stream whose move cannot start has the failure.
 
         Capacities are reserved on the servers as replicas are planned. The function waits briefly for temporary states
@@ -152,8 +152,8 @@ class Mover:
         )
         return seen.value
 
-    def _prepare_once(self, cluster: Cluster, keys: Sequence[tuple[str, str]]) -> list[Job]:
-        jobs = [Job(self.read(account, stream), self._request.source) for account, stream in keys]
+    def _prepare_once(self, cluster: Cluster, keys: Sequence[tuple[str, str]]) -> list[MoveJob]:
+        jobs = [MoveJob(self.read(account, stream), self._request.source) for account, stream in keys]
         for job in sorted(jobs, key=lambda item: -replica_requirements(item.state.stream).bytes):
             if job.state.moving or not job.state.hosted_by(self._request.source):
                 continue
@@ -166,7 +166,7 @@ class Mover:
                 cluster = simulate_move(cluster, job.state.stream, self._request.source, job.target)
         return jobs
 
-    def _allow(self, cluster: Cluster, state: State) -> tuple[str, str]:
+    def _allow(self, cluster: Cluster, state: StreamState) -> tuple[str, str]:
         """Return the method and the target server of the move. Raises NatsFailure with the reason if it is not
         allowed."""
         source = self._request.source
@@ -197,7 +197,7 @@ class Mover:
             )
         return method, self._request.target
 
-    def _method(self, cluster: Cluster, state: State) -> str:
+    def _method(self, cluster: Cluster, state: StreamState) -> str:
         source = self._request.source
         in_step = source in cluster.names and not any(
             source in problem.servers for problem in group_problems(state.group, cluster.names)
@@ -208,7 +208,7 @@ class Mover:
             return EVACUATE if in_step else REMOVE
         return self._request.method
 
-    def _refuse_loss(self, cluster: Cluster, state: State, method: str) -> None:
+    def _refuse_loss(self, cluster: Cluster, state: StreamState, method: str) -> None:
         """Raise NatsFailure if messages or positions would be lost.
 
         PEER.REMOVE reports success although the only replica of an asset is lost. Up to 2.14, a single replica moves
@@ -240,7 +240,7 @@ class Mover:
                 "data and positions first; otherwise accept_loss=true",
             )
 
-    def _tags(self, cluster: Cluster, state: State, judgement: PlacementResult) -> list[str]:
+    def _tags(self, cluster: Cluster, state: StreamState, judgement: PlacementResult) -> list[str]:
         """Return the tags that restrict a move to the requested server. Raises NatsFailure if there are none."""
         target = self._request.target
         if target is None:
@@ -263,7 +263,7 @@ class Mover:
             )
         return [tag] if tag else []
 
-    def _refused(self, code: str, state: State, reason: str) -> NatsFailure:
+    def _refused(self, code: str, state: StreamState, reason: str) -> NatsFailure:
         return NatsFailure(
             code,
             f"stream {state.label}: {reason}. Nothing was changed.",
@@ -275,12 +275,12 @@ class Mover:
 
     def carry_out(
         self,
-        jobs: list[Job],
+        jobs: list[MoveJob],
         timeout: float,
         concurrency: int,
         wait: bool = True,
         progress: Mapping[str, Any] | None = None,
-    ) -> Outcome:
+    ) -> MovesProgress:
         """Start the moves and watch them; see the module's function `carry_out`."""
         return carry_out([(self, job) for job in jobs], timeout, concurrency, wait, progress)
 
@@ -288,7 +288,7 @@ class Mover:
         """Record that a server responds now; the time limit for silence starts again."""
         self._answered = time.monotonic()
 
-    def advance(self, job: Job, may_start: bool) -> None:
+    def advance(self, job: MoveJob, may_start: bool) -> None:
         """Read the stream again and take the next step of its move, if any."""
         try:
             job.state = self.read(*job.key)
@@ -309,7 +309,7 @@ class Mover:
             except NatsFailure as failure:
                 job.failure = failure
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: MoveJob) -> None:
         """Start the move after checking the servers' current state again. Raises NatsFailure."""
         cluster = self.read_cluster(assets=False)
         job.method, job.target = self._allow(cluster, job.state)
@@ -320,11 +320,11 @@ class Mover:
         except NatsFailure as failure:
             self._raise_unless_started(job, failure)
 
-    def _hand_over(self, cluster: Cluster, state: State) -> None:
+    def _hand_over(self, cluster: Cluster, state: StreamState) -> None:
         """If the server leads the stream or its consumers, make another member lead them, and verify that it does."""
         account, stream, label = state.stream.account, state.stream.name, state.stream.account_name
-        groups = {Asset(account, stream, None, label): state.group}
-        groups.update({Asset(account, stream, item.name, label): item.group for item in state.stream.consumers})
+        groups = {StepDownAsset(account, stream, None, label): state.group}
+        groups.update({StepDownAsset(account, stream, item.name, label): item.group for item in state.stream.consumers})
         led = [asset for asset, group in groups.items() if group.leader == self._request.source and group.size > 1]
         constraints = leaders.LeaderConstraints(away_from=frozenset([self._request.source]))
         failed = move_leaders(self._connections, cluster, led, constraints, ELECTION_SECONDS)
@@ -336,7 +336,7 @@ class Mover:
                 account=account,
             )
 
-    def _ask(self, cluster: Cluster, job: Job) -> None:
+    def _ask(self, cluster: Cluster, job: MoveJob) -> None:
         """Request the change from the meta leader: with PEER.EVACUATE (2.15) or MOVE (2.9), which copy the data first,
         or with PEER.REMOVE."""
         account, stream = job.key
@@ -353,7 +353,7 @@ class Mover:
             )
             self._meta.move_stream(account, stream, source, tags=self._tags(cluster, job.state, judgement))
 
-    def _raise_unless_started(self, job: Job, failure: NatsFailure) -> None:
+    def _raise_unless_started(self, job: MoveJob, failure: NatsFailure) -> None:
         """Raise the failure together with the resulting state of the group, unless the change is in progress despite
         the failure.
 
@@ -379,7 +379,7 @@ class Mover:
             err_code=failure.err_code,
         ) from failure
 
-    def repair(self, state: State, cluster: Cluster, timeout: float) -> State:
+    def repair(self, state: StreamState, cluster: Cluster, timeout: float) -> StreamState:
         """Restore the number of replicas of a group that lacks members, and return its state.
 
         num_replicas is set to the number of existing members and back: the meta leader then chooses new members, and no
@@ -425,19 +425,19 @@ class Mover:
 
 
 def carry_out(
-    movers: Sequence[tuple[Mover, Job]],
+    movers: Sequence[tuple[Mover, MoveJob]],
     timeout: float,
     concurrency: int,
     wait: bool = True,
     progress: Mapping[str, Any] | None = None,
-) -> Outcome:
+) -> MovesProgress:
     """Start the moves, at most `concurrency` at once, and watch them until they are done or `timeout` seconds have
     passed.
 
     If `wait` is off, the function returns once as many moves as allowed have started. After a failure, no further move
     is started, and those in progress are watched until they end.
     """
-    outcome = Outcome([job for _mover, job in movers])
+    outcome = MovesProgress([job for _mover, job in movers])
     lines = Progress(progress, timeout)
     began = changed_at = time.monotonic()
     for mover, _job in movers:
@@ -468,7 +468,7 @@ def carry_out(
         time.sleep(POLL_SECONDS)
 
 
-def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
+def jobs_between(jobs: Sequence[MoveJob], source: str, target: str) -> list[MoveJob]:
     """Return the jobs that still have to move from one server to the other. Raises NatsFailure if the move is
     impossible."""
     needed = []
@@ -492,7 +492,7 @@ def jobs_between(jobs: Sequence[Job], source: str, target: str) -> list[Job]:
     return needed
 
 
-def wrong_target(job: Job, target: str) -> NatsFailure | None:
+def wrong_target(job: MoveJob, target: str) -> NatsFailure | None:
     """Return the failure of a completed move that led to a different server than requested, otherwise None."""
     if target in job.state.group.members:
         return None
@@ -533,7 +533,7 @@ def require_leaders(connections: Connections, accounts: Iterable[str], server: s
 def move_leaders(
     connections: Connections,
     cluster: Cluster,
-    assets: Sequence[Asset],
+    assets: Sequence[StepDownAsset],
     constraints: leaders.LeaderConstraints,
     timeout: float,
     concurrency: int = 1,
@@ -558,7 +558,7 @@ def move_leaders(
     return failed + [f"{job.key.label}: {job.failed}" for job in jobs if job.failed]
 
 
-def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure:
+def short_failure(state: StreamState, cause: NatsFailure | None = None) -> NatsFailure:
     """Return the failure with the actual size of the group and how to repair it."""
     there, wanted = len(state.group.members), state.group.size
     begun = (
@@ -574,7 +574,7 @@ def short_failure(state: State, cause: NatsFailure | None = None) -> NatsFailure
     )
 
 
-def under_way_line(outcome: Outcome) -> str:
+def under_way_line(outcome: MovesProgress) -> str:
     """Return the progress of the moves, and the conditions for which the first ones are waiting."""
     pending = outcome.pending
     moving = [job for job in pending if job.started or job.state.moving]
@@ -586,7 +586,7 @@ def under_way_line(outcome: Outcome) -> str:
     return f"{len(outcome.jobs) - len(pending)} of {len(outcome.jobs)} streams moved, {len(moving)} under way{still}. {waiting}"
 
 
-def stalled_failure(outcome: Outcome, timeout: float) -> NatsFailure:
+def stalled_failure(outcome: MovesProgress, timeout: float) -> NatsFailure:
     """Return the failure with the conditions that were not met."""
     lines = [
         f"{job.state.label}: {'; '.join(unsettled(job.state, job.source))}"
@@ -609,8 +609,8 @@ def joined(failures: Sequence[NatsFailure]) -> NatsFailure:
     return first
 
 
-def predicted(job: Job, source: str) -> dict[str, Any]:
-    """Return the state in which a move should end, in the format of `State.as_dict`; its leader cannot be predicted."""
+def predicted(job: MoveJob, source: str) -> dict[str, Any]:
+    """Return the state in which a move should end, in the format of `StreamState.as_dict`; its leader cannot be predicted."""
     after = job.state.as_dict()
     if not job.target or not job.state.hosted_by(source):
         return after
@@ -625,7 +625,7 @@ def predicted(job: Job, source: str) -> dict[str, Any]:
     return after
 
 
-def _sample(job: Job) -> dict[str, Any]:
+def _sample(job: MoveJob) -> dict[str, Any]:
     group = job.state.group
     return {
         "stream": job.state.label,

@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies imp
 
 
 @dataclass(frozen=True)
-class State:
+class StreamState:
     """A stream and its consumers as reported by their leaders. `unknown`: consumers without a leader. `status`: the
     server's reason for waiting during a move (2.15)."""
 
@@ -69,7 +69,7 @@ class State:
         }
 
 
-def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
+def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> StreamState:
     """Return the state of one stream of the account. `names`: server names by peer ID. Raises NatsFailure."""
     account = api.account or ""
     info = api.stream(name)
@@ -93,10 +93,10 @@ def read_state(api: JetStreamApi, name: str, names: Mapping[str, str]) -> State:
         placement_tags=tuple((config.get("placement") or {}).get("tags") or ()),
     )
     desired = (info.get("cluster") or {}).get("desired") or {}
-    return State(stream, tuple(sorted(listing.unknown)), (desired.get("status") or {}).get("description", ""))
+    return StreamState(stream, tuple(sorted(listing.unknown)), (desired.get("status") or {}).get("description", ""))
 
 
-def unsettled(state: State, source: str | None = None) -> list[str]:
+def unsettled(state: StreamState, source: str | None = None) -> list[str]:
     """Return the conditions that are still missing until every group is complete, in step and without the server; empty
     if none are.
 
@@ -108,7 +108,7 @@ def unsettled(state: State, source: str | None = None) -> list[str]:
     ]
 
 
-def problems(state: State, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
+def problems(state: StreamState, answered: frozenset[str] | None = None, apart_from: str | None = None) -> list[str]:
     """Return the problems of a stream's groups that the absence of this one server does not explain."""
     reasons = [item.message for item in group_problems(state.group, answered) if item.servers != (apart_from,)]
     for group in (consumer.group for consumer in state.stream.consumers):

@@ -77,7 +77,7 @@ _JOURNAL = 4 << 20
 
 
 @dataclass(frozen=True)
-class Host:
+class HostPart:
     """A host's part. `failure`: why the host did not respond."""
 
     server: str
@@ -85,21 +85,21 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Contents:
+class BundleContents:
     """The requested content of a bundle. `work`: a folder with SERVER.tar.gz for each host and optionally
     journal.jsonl. `deadline`: seconds after which no further server is queried."""
 
     expected: Sequence[str] = ()
     profiles: Sequence[str] = ()
     deadline: float = 120.0
-    hosts: Sequence[Host] = ()
+    hosts: Sequence[HostPart] = ()
     work: Path | None = None
     journal: Path | None = None
     versions: Mapping[str, str] | None = None
 
 
 def bundle(
-    options: ConnectionOptions, path: Path, contents: Contents, redactor: Redactor, max_size: int
+    options: ConnectionOptions, path: Path, contents: BundleContents, redactor: Redactor, max_size: int
 ) -> dict[str, Any]:
     """Write a bundle and return its index, with `servers`: the servers that responded. If no server responds, the
     bundle contains only the hosts' parts."""
@@ -148,7 +148,7 @@ def _user() -> str:
 class _Servers:
     """Queries all servers at the same time, one request after another, and writes the replies as they arrive."""
 
-    def __init__(self, client: Client, writer: BundleWriter, contents: Contents, taken: datetime) -> None:
+    def __init__(self, client: Client, writer: BundleWriter, contents: BundleContents, taken: datetime) -> None:
         self._client = client
         self._writer = writer
         self._contents = contents
@@ -323,7 +323,7 @@ def _clean_gateways(data: dict[str, Any]) -> dict[str, Any]:
     return {**without_secrets({key: value for key, value in data.items() if key not in named}), **named}
 
 
-def _add_journal(writer: BundleWriter, contents: Contents) -> None:
+def _add_journal(writer: BundleWriter, contents: BundleContents) -> None:
     """Write the end of the roll journal."""
     if contents.journal is None:
         return
@@ -340,7 +340,7 @@ def _add_journal(writer: BundleWriter, contents: Contents) -> None:
     )
 
 
-def _add_host(writer: BundleWriter, work: Path | None, host: Host) -> None:
+def _add_host(writer: BundleWriter, work: Path | None, host: HostPart) -> None:
     """Write a host's part; the host's archive is untrusted, so only its text files are used."""
     path = work / f"{host.server}.tar.gz" if work else None
     if host.failure or path is None or not path.exists():

@@ -23,10 +23,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
 from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_table import (
-    Column,
+    ReportColumn,
+    ReportSource,
+    ReportTable,
     Row,
-    Source,
-    Table,
     grouped,
     sums,
 )
@@ -44,23 +44,23 @@ DEFAULT_REPORTS = ("servers", "jetstream")
 ACCOUNT_TABLES = ("streams", "consumers", "backups")
 
 
-def _servers(source: Source) -> list[Table]:
+def _servers(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("name", "Name"),
-        Column("cluster", "Cluster"),
-        Column("host", "Host"),
-        Column("version", "Version"),
-        Column("jetstream", "JS"),
-        Column("connections", "Conns", "number"),
-        Column("subscriptions", "Subs", "number"),
-        Column("routes", "Routes", "number"),
-        Column("gateways", "GWs", "number"),
-        Column("mem", "Mem", "bytes"),
-        Column("cpu", "CPU %", "percent"),
-        Column("cores", "Cores", "number"),
-        Column("slow_consumers", "Slow", "number"),
-        Column("uptime", "Uptime", "seconds"),
-        Column("rtt", "RTT", "seconds"),
+        ReportColumn("name", "Name"),
+        ReportColumn("cluster", "Cluster"),
+        ReportColumn("host", "Host"),
+        ReportColumn("version", "Version"),
+        ReportColumn("jetstream", "JS"),
+        ReportColumn("connections", "Conns", "number"),
+        ReportColumn("subscriptions", "Subs", "number"),
+        ReportColumn("routes", "Routes", "number"),
+        ReportColumn("gateways", "GWs", "number"),
+        ReportColumn("mem", "Mem", "bytes"),
+        ReportColumn("cpu", "CPU %", "percent"),
+        ReportColumn("cores", "Cores", "number"),
+        ReportColumn("slow_consumers", "Slow", "number"),
+        ReportColumn("uptime", "Uptime", "seconds"),
+        ReportColumn("rtt", "RTT", "seconds"),
     )
     rows = [{column.key: server.get(column.key) for column in columns} for server in source.servers]
     for row, server in zip(rows, source.servers):
@@ -77,11 +77,11 @@ def _servers(source: Source) -> list[Table]:
         **sums(source.servers, "connections", "subscriptions", "mem", "slow_consumers"),
     }
     cluster_columns = (
-        Column("cluster", "Cluster"),
-        Column("servers", "Node Count", "number"),
-        Column("gateways", "Outgoing Gateways", "number"),
-        Column("inbound_gateways", "Incoming Gateways", "number"),
-        Column("connections", "Connections", "number"),
+        ReportColumn("cluster", "Cluster"),
+        ReportColumn("servers", "Node Count", "number"),
+        ReportColumn("gateways", "Outgoing Gateways", "number"),
+        ReportColumn("inbound_gateways", "Incoming Gateways", "number"),
+        ReportColumn("connections", "Connections", "number"),
     )
     cluster_rows: list[Row] = [
         {"cluster": name, "servers": len(group), **sums(group, "gateways", "inbound_gateways", "connections")}
@@ -89,8 +89,8 @@ def _servers(source: Source) -> list[Table]:
     ]
     cluster_total = {"cluster": "", **sums(cluster_rows, "servers", "gateways", "inbound_gateways", "connections")}
     return [
-        Table("servers", "Server Overview", columns, rows + source.absent_rows("name"), [total]),
-        Table("clusters", "Cluster Overview", cluster_columns, cluster_rows, [cluster_total]),
+        ReportTable("servers", "Server Overview", columns, rows + source.absent_rows("name"), [total]),
+        ReportTable("clusters", "Cluster Overview", cluster_columns, cluster_rows, [cluster_total]),
     ]
 
 
@@ -100,26 +100,26 @@ _LIMITS = ("reserved_storage", "max_storage")
 _API = ("api_total", "api_errors", "pending")
 
 
-def _jetstream(source: Source) -> list[Table]:
+def _jetstream(source: ReportSource) -> list[ReportTable]:
     """Return the usage and the leaders of each server, and the meta group."""
     held = _held_by_account(source) if source.account else _held(source)
     leader = source.meta.get("leader")
     domains = any(server.get("domain") for server in source.servers)
     columns = [
-        Column("server", "Server"),
-        Column("cluster", "Cluster"),
-        *([Column("domain", "Domain")] if domains else []),
-        Column("streams", "Streams", "number"),
-        Column("consumers", "Consumers", "number"),
-        Column("messages", "Messages", "number"),
-        Column("bytes", "Bytes", "bytes"),
-        Column("memory", "Memory", "bytes"),
-        Column("storage", "File", "bytes"),
-        *([] if source.account else [Column("reserved_storage", "Reserved", "bytes")]),
-        *([] if source.account else [Column("max_storage", "File Limit", "bytes")]),
-        Column("api_total", "API Req", "number"),
-        Column("api_errors", "API Err", "number"),
-        Column("pending", "Pending", "number"),
+        ReportColumn("server", "Server"),
+        ReportColumn("cluster", "Cluster"),
+        *([ReportColumn("domain", "Domain")] if domains else []),
+        ReportColumn("streams", "Streams", "number"),
+        ReportColumn("consumers", "Consumers", "number"),
+        ReportColumn("messages", "Messages", "number"),
+        ReportColumn("bytes", "Bytes", "bytes"),
+        ReportColumn("memory", "Memory", "bytes"),
+        ReportColumn("storage", "File", "bytes"),
+        *([] if source.account else [ReportColumn("reserved_storage", "Reserved", "bytes")]),
+        *([] if source.account else [ReportColumn("max_storage", "File Limit", "bytes")]),
+        ReportColumn("api_total", "API Req", "number"),
+        ReportColumn("api_errors", "API Err", "number"),
+        ReportColumn("pending", "Pending", "number"),
     ]
     rows = [
         {
@@ -144,7 +144,7 @@ def _jetstream(source: Source) -> list[Table]:
     }
     title = "JetStream Summary" + (f" for Account {source.account}" if source.account else "")
     tables = [
-        Table(
+        ReportTable(
             "jetstream",
             title,
             columns,
@@ -156,11 +156,11 @@ def _jetstream(source: Source) -> list[Table]:
     return [*tables, _meta(source)]
 
 
-def _held(source: Source) -> dict[str, Mapping[str, Any]]:
+def _held(source: ReportSource) -> dict[str, Mapping[str, Any]]:
     return {server["name"]: server["js"] for server in source.servers if server.get("js")}
 
 
-def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
+def _held_by_account(source: ReportSource) -> dict[str, Mapping[str, Any]]:
     """Return the usage of one account on each server: its replicas, as JSZ counts them for that account."""
     held: dict[str, Mapping[str, Any]] = {}
     for server, jsz in source.read("jsz"):
@@ -184,13 +184,13 @@ def _held_by_account(source: Source) -> dict[str, Mapping[str, Any]]:
     return held
 
 
-def _leaders(source: Source) -> Table:
+def _leaders(source: ReportSource) -> ReportTable:
     """Return how many streams and consumers each server leads. A consumer and its stream may have different leaders."""
     columns = (
-        Column("server", "Server"),
-        Column("cluster", "Cluster"),
-        Column("streams", "Stream Leaders", "number"),
-        Column("consumers", "Consumer Leaders", "number"),
+        ReportColumn("server", "Server"),
+        ReportColumn("cluster", "Cluster"),
+        ReportColumn("streams", "Stream Leaders", "number"),
+        ReportColumn("consumers", "Consumer Leaders", "number"),
     )
     streams = [stream["leader"] for stream in source.streams]
     consumers = [consumer["leader"] for _stream, consumer in source.consumers]
@@ -207,26 +207,26 @@ def _leaders(source: Source) -> Table:
     totals: list[Row] = []
     if None in streams or None in consumers:
         totals.append({"server": "NO LEADER", "streams": streams.count(None), "consumers": consumers.count(None)})
-    return Table("leaders", "Leaders of Streams and Consumers", columns, rows, totals)
+    return ReportTable("leaders", "Leaders of Streams and Consumers", columns, rows, totals)
 
 
-def _meta(source: Source) -> Table:
+def _meta(source: ReportSource) -> ReportTable:
     """Return the members of the meta group as its leader reports them, or the known members if there is no leader."""
     columns = (
-        Column("name", "Name"),
-        Column("id", "ID"),
-        Column("leader", "Leader"),
-        Column("current", "Current"),
-        Column("online", "Online"),
-        Column("active", "Active", "seconds"),
-        Column("lag", "Lag", "number"),
+        ReportColumn("name", "Name"),
+        ReportColumn("id", "ID"),
+        ReportColumn("leader", "Leader"),
+        ReportColumn("current", "Current"),
+        ReportColumn("online", "Online"),
+        ReportColumn("active", "Active", "seconds"),
+        ReportColumn("lag", "Lag", "number"),
     )
     meta = source.meta
     if not meta:
-        return Table("meta", "RAFT Meta Group", columns, (), notes=["No JetStream meta group was found."])
+        return ReportTable("meta", "RAFT Meta Group", columns, (), notes=["No JetStream meta group was found."])
     title = f"RAFT Meta Group, {meta['quorum']} of {meta['size']} make a quorum"
     if meta["leader"] is not None:
-        return Table(
+        return ReportTable(
             "meta", title, columns, [{**peer, "leader": "yes" if peer["leader"] else ""} for peer in meta["replicas"]]
         )
     answering = {server["name"] for server in source.info["servers"]}
@@ -238,22 +238,22 @@ def _meta(source: Source) -> Table:
         f"WARNING: the meta group has no leader ({why}). It has {meta['size']} members, {up} of them answered, and "
         f"{meta['quorum']} must be up: until then no stream or consumer can be created, changed or moved."
     )
-    return Table("meta", title, columns, rows, notes=[note])
+    return ReportTable("meta", title, columns, rows, notes=[note])
 
 
-def _streams(source: Source) -> list[Table]:
+def _streams(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("account", "Account", grouped=True),
-        Column("stream", "Stream"),
-        Column("storage", "Storage"),
-        Column("placement", "Placement"),
-        Column("consumers", "Consumers", "number"),
-        Column("messages", "Messages", "number"),
-        Column("bytes", "Bytes", "bytes"),
-        Column("lost", "Lost", "number"),
-        Column("num_deleted", "Deleted", "number"),
-        Column("api_level", "API Level", "number"),
-        Column("replicas", "Replicas"),
+        ReportColumn("account", "Account", grouped=True),
+        ReportColumn("stream", "Stream"),
+        ReportColumn("storage", "Storage"),
+        ReportColumn("placement", "Placement"),
+        ReportColumn("consumers", "Consumers", "number"),
+        ReportColumn("messages", "Messages", "number"),
+        ReportColumn("bytes", "Bytes", "bytes"),
+        ReportColumn("lost", "Lost", "number"),
+        ReportColumn("num_deleted", "Deleted", "number"),
+        ReportColumn("api_level", "API Level", "number"),
+        ReportColumn("replicas", "Replicas"),
     )
     rows: list[Row] = [
         {
@@ -280,20 +280,20 @@ def _streams(source: Source) -> list[Table]:
         "messages": sum(row["messages"] * count for row, count in zip(rows, copies)),
         "bytes": sum(row["bytes"] * count for row, count in zip(rows, copies)),
     }
-    return [Table("streams", "Stream Report", columns, rows, [every, once], _marks(rows))]
+    return [ReportTable("streams", "Stream Report", columns, rows, [every, once], _marks(rows))]
 
 
-def _backups(source: Source) -> list[Table]:
+def _backups(source: ReportSource) -> list[ReportTable]:
     """Return when each stream was last saved and last restored successfully in a drill."""
     if source.catalogue is None:
         raise ValueError("the report backups needs the catalogue of a result of nats_backup_info")
     columns = (
-        Column("account", "Account", grouped=True),
-        Column("stream", "Stream"),
-        Column("saved", "Last Backup"),
-        Column("proven", "Last Proven Restore"),
-        Column("restore_seconds", "Restored In", "seconds"),
-        Column("problem", "Problem"),
+        ReportColumn("account", "Account", grouped=True),
+        ReportColumn("stream", "Stream"),
+        ReportColumn("saved", "Last Backup"),
+        ReportColumn("proven", "Last Proven Restore"),
+        ReportColumn("restore_seconds", "Restored In", "seconds"),
+        ReportColumn("problem", "Problem"),
     )
     found = protections(source.catalogue, [(stream["account"], stream["name"]) for stream in source.streams])
     names = source.account_names
@@ -317,24 +317,24 @@ def _backups(source: Source) -> list[Table]:
         )
         if names
     ]
-    return [Table("backups", "Backups of Streams", columns, rows, notes=notes)]
+    return [ReportTable("backups", "Backups of Streams", columns, rows, notes=notes)]
 
 
-def _consumers(source: Source) -> list[Table]:
+def _consumers(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("account", "Account", grouped=True),
-        Column("stream", "Stream", grouped=True),
-        Column("consumer", "Consumer"),
-        Column("mode", "Mode"),
-        Column("ack_policy", "Ack Policy"),
-        Column("ack_wait", "Ack Wait", "seconds"),
-        Column("num_ack_pending", "Ack Pending", "number"),
-        Column("num_redelivered", "Redelivered", "number"),
-        Column("num_pending", "Unprocessed", "number"),
-        Column("unprocessed", "of Stream", "percent"),
-        Column("ack_floor", "Ack Floor", "number"),
-        Column("api_level", "API Level", "number"),
-        Column("replicas", "Replicas"),
+        ReportColumn("account", "Account", grouped=True),
+        ReportColumn("stream", "Stream", grouped=True),
+        ReportColumn("consumer", "Consumer"),
+        ReportColumn("mode", "Mode"),
+        ReportColumn("ack_policy", "Ack Policy"),
+        ReportColumn("ack_wait", "Ack Wait", "seconds"),
+        ReportColumn("num_ack_pending", "Ack Pending", "number"),
+        ReportColumn("num_redelivered", "Redelivered", "number"),
+        ReportColumn("num_pending", "Unprocessed", "number"),
+        ReportColumn("unprocessed", "of Stream", "percent"),
+        ReportColumn("ack_floor", "Ack Floor", "number"),
+        ReportColumn("api_level", "API Level", "number"),
+        ReportColumn("replicas", "Replicas"),
     )
     keys = ("ack_policy", "ack_wait", "num_ack_pending", "num_redelivered", "num_pending", "ack_floor", "api_level")
     rows: list[Row] = [
@@ -354,17 +354,17 @@ def _consumers(source: Source) -> list[Table]:
         "consumer": len(rows),
         **sums(rows, "num_ack_pending", "num_redelivered", "num_pending"),
     }
-    return [Table("consumers", "Consumer Report", columns, rows, [total], _marks(rows))]
+    return [ReportTable("consumers", "Consumer Report", columns, rows, [total], _marks(rows))]
 
 
-def _health(source: Source) -> list[Table]:
+def _health(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("server", "Server", grouped=True),
-        Column("cluster", "Cluster", grouped=True),
-        Column("domain", "Domain", grouped=True),
-        Column("status", "Status", grouped=True),
-        Column("type", "Type"),
-        Column("error", "Error"),
+        ReportColumn("server", "Server", grouped=True),
+        ReportColumn("cluster", "Cluster", grouped=True),
+        ReportColumn("domain", "Domain", grouped=True),
+        ReportColumn("status", "Status", grouped=True),
+        ReportColumn("type", "Type"),
+        ReportColumn("error", "Error"),
     )
     rows: list[Row] = []
     healthy = errors = 0
@@ -388,50 +388,50 @@ def _health(source: Source) -> list[Table]:
         "status": f"ok: {healthy} / not ok: {len(source.servers) - healthy}",
         "error": errors,
     }
-    return [Table("health", "Health Report", columns, rows + source.absent_rows(), [total])]
+    return [ReportTable("health", "Health Report", columns, rows + source.absent_rows(), [total])]
 
 
-def _expiry(source: Source) -> list[Table]:
+def _expiry(source: ReportSource) -> list[ReportTable]:
     """Return the JWTs that expire, the earliest first; see accounts/expiry.py."""
     found = source.info.get("jwts")
     if found is None:
         raise ValueError("expiry: the result of nats_cluster_info has no JWTs: set its option jwts")
     columns = (
-        Column("kind", "JWT"),
-        Column("account_name", "Account"),
-        Column("role", "Role"),
-        Column("name", "Name"),
-        Column("expires_at", "Expires"),
-        Column("connections", "Connections", "number"),
-        Column("severity", "Severity"),
+        ReportColumn("kind", "JWT"),
+        ReportColumn("account_name", "Account"),
+        ReportColumn("role", "Role"),
+        ReportColumn("name", "Name"),
+        ReportColumn("expires_at", "Expires"),
+        ReportColumn("connections", "Connections", "number"),
+        ReportColumn("severity", "Severity"),
     )
     rows = [row for row in found["expiring"] if source.account in (None, row["account"], row["account_name"])]
     notes = [*(row["text"] for row in rows if row["severity"]), *found["unknown"]]
     if not found["operator_mode"]:
         notes.append("The servers are not in operator mode: there are no JWTs.")
-    return [Table("expiry", "JWTs That Expire", columns, rows, notes=notes)]
+    return [ReportTable("expiry", "JWTs That Expire", columns, rows, notes=notes)]
 
 
-def _usage(name: str, title: str, unit: str) -> Callable[[Source], list[Table]]:
-    def make(source: Source) -> list[Table]:
+def _usage(name: str, title: str, unit: str) -> Callable[[ReportSource], list[ReportTable]]:
+    def make(source: ReportSource) -> list[ReportTable]:
         columns = (
-            Column("server", "Server"),
-            Column("cluster", "Cluster"),
-            Column(name, title, unit),
-            Column(name, "", "bar"),
+            ReportColumn("server", "Server"),
+            ReportColumn("cluster", "Cluster"),
+            ReportColumn(name, title, unit),
+            ReportColumn(name, "", "bar"),
         )
         rows: list[Row] = [
             {"server": server["name"], "cluster": server["cluster"], name: server[name]}
             for server in sorted(source.servers, key=lambda one: -one[name])
         ]
         heading = f"{'Memory' if name == 'mem' else 'CPU'} Usage"
-        return [Table(name, heading, columns, rows + source.absent_rows(), [{"server": "", **sums(rows, name)}])]
+        return [ReportTable(name, heading, columns, rows + source.absent_rows(), [{"server": "", **sums(rows, name)}])]
 
     return make
 
 
 #: Report → the functions that build its tables.
-REPORTS: dict[str, Callable[[Source], list[Table]]] = {
+REPORTS: dict[str, Callable[[ReportSource], list[ReportTable]]] = {
     "servers": _servers,
     "jetstream": _jetstream,
     "streams": _streams,
@@ -476,7 +476,7 @@ def report_data(
         info = _info_of_account(info, consumer_info or {})
     answering = {server["name"] for server in info["servers"]}
     wanted = None if server_names is None else set(server_names)
-    source = Source(
+    source = ReportSource(
         info=info,
         account=account,
         catalogue=None if catalogue is None else parse_catalogue(catalogue),

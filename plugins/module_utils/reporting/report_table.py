@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Column:
+class ReportColumn:
     """A column: the key of its values, its heading, and how a value is written (text, number, bytes, seconds, percent,
     bar). A `grouped` value is shown only if it differs from the row above."""
 
@@ -30,13 +30,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """One table as data. Sizes are bytes, times seconds. `totals` are rows with a label in the first column, and
     `notes` are sentences below the table."""
 
     name: str
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[ReportColumn]
     rows: Sequence[Row]
     totals: Sequence[Row] = ()
     notes: Sequence[str] = ()
@@ -53,7 +53,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """The filtered input of the reports. `absent`: expected servers that did not respond. `endpoints`: server → its row
     of nats_server_info; `requested`: the requested endpoints. `catalogue`: the catalogue of the backups, None if it was
     not read. `route_compression`: the configuration of the servers."""
@@ -116,6 +116,6 @@ def address(connection: Mapping[str, Any]) -> str:
     return f"[{host}]:{connection.get('port', '')}" if ":" in host else f"{host}:{connection.get('port', '')}"
 
 
-def silent_notes(source: Source, endpoint: str) -> list[str]:
+def silent_notes(source: ReportSource, endpoint: str) -> list[str]:
     names = [server["name"] for server, answer in source.read(endpoint) if answer is None]
     return [f"WARNING: {', '.join(names)} did not return {endpoint} and are not counted."] if names else []

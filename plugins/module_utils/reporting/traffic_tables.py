@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import compression_notes
 from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_table import (
-    Column,
+    ReportColumn,
+    ReportSource,
+    ReportTable,
     Row,
-    Source,
-    Table,
     address,
     grouped,
     silent_notes,
@@ -20,38 +20,44 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report
 
 _TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 _TRAFFIC_COLUMNS = (
-    Column("in_msgs", "In Msgs", "number"),
-    Column("out_msgs", "Out Msgs", "number"),
-    Column("in_bytes", "In Bytes", "bytes"),
-    Column("out_bytes", "Out Bytes", "bytes"),
-    Column("subscriptions", "Subs", "number"),
+    ReportColumn("in_msgs", "In Msgs", "number"),
+    ReportColumn("out_msgs", "Out Msgs", "number"),
+    ReportColumn("in_bytes", "In Bytes", "bytes"),
+    ReportColumn("out_bytes", "Out Bytes", "bytes"),
+    ReportColumn("subscriptions", "Subs", "number"),
 )
 
 
-def account_tables(source: Source) -> list[Table]:
+def account_tables(source: ReportSource) -> list[ReportTable]:
     groups = grouped(_connection_rows(source), "account")
     rows: list[Row] = [
         {"account": name, "connections": len(group), **sums(group, *_TRAFFIC)} for name, group in sorted(groups.items())
     ]
-    columns = (Column("account", "Account"), Column("connections", "Connections", "number"), *_TRAFFIC_COLUMNS)
+    columns = (
+        ReportColumn("account", "Account"),
+        ReportColumn("connections", "Connections", "number"),
+        *_TRAFFIC_COLUMNS,
+    )
     total = {"account": "", **sums(rows, "connections", *_TRAFFIC)}
-    return [Table("accounts", f"{len(rows)} Accounts Overview", columns, rows, [total], silent_notes(source, "connz"))]
+    return [
+        ReportTable("accounts", f"{len(rows)} Accounts Overview", columns, rows, [total], silent_notes(source, "connz"))
+    ]
 
 
-def connection_tables(source: Source) -> list[Table]:
+def connection_tables(source: ReportSource) -> list[ReportTable]:
     rows = sorted(_connection_rows(source), key=lambda row: (-row["subscriptions"], row["server"], row["cid"]))
     columns = [
-        Column("cid", "CID"),
-        Column("name", "Name"),
-        Column("server", "Server"),
-        Column("cluster", "Cluster"),
-        Column("address", "IP"),
-        Column("account", "Account"),
-        Column("uptime", "Uptime"),
+        ReportColumn("cid", "CID"),
+        ReportColumn("name", "Name"),
+        ReportColumn("server", "Server"),
+        ReportColumn("cluster", "Cluster"),
+        ReportColumn("address", "IP"),
+        ReportColumn("account", "Account"),
+        ReportColumn("uptime", "Uptime"),
         *_TRAFFIC_COLUMNS,
     ]
     if any(row["reason"] for row in rows):
-        columns.append(Column("reason", "Reason"))
+        columns.append(ReportColumn("reason", "Reason"))
     counts = grouped(rows, "server")
     per_server = [
         {"server": server["name"], "cluster": server["cluster"], "connections": len(counts.get(server["name"], ()))}
@@ -59,12 +65,12 @@ def connection_tables(source: Source) -> list[Table]:
     ]
     total = {"cid": "", "name": f"{len(rows):,} connections", **sums(rows, *_TRAFFIC)}
     server_columns = (
-        Column("server", "Server"),
-        Column("cluster", "Cluster"),
-        Column("connections", "Connections", "number"),
+        ReportColumn("server", "Server"),
+        ReportColumn("cluster", "Cluster"),
+        ReportColumn("connections", "Connections", "number"),
     )
     return [
-        Table(
+        ReportTable(
             "connections",
             "Connections by Subscriptions",
             columns,
@@ -72,7 +78,7 @@ def connection_tables(source: Source) -> list[Table]:
             [total],
             silent_notes(source, "connz"),
         ),
-        Table(
+        ReportTable(
             "connections_per_server",
             "Connections per Server",
             server_columns,
@@ -82,7 +88,7 @@ def connection_tables(source: Source) -> list[Table]:
     ]
 
 
-def _connection_rows(source: Source) -> list[Row]:
+def _connection_rows(source: ReportSource) -> list[Row]:
     names = source.account_names
     return [
         {
@@ -103,18 +109,18 @@ def _connection_rows(source: Source) -> list[Row]:
     ]
 
 
-def gateway_tables(source: Source) -> list[Table]:
+def gateway_tables(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("server", "Server", grouped=True),
-        Column("name", "Name", grouped=True),
-        Column("port", "Port", grouped=True),
-        Column("kind", "Kind", grouped=True),
-        Column("connection", "Connection"),
-        Column("id", "ID"),
-        Column("uptime", "Uptime"),
-        Column("rtt", "RTT"),
-        Column("bytes", "Bytes", "bytes"),
-        Column("accounts", "Accounts", "number"),
+        ReportColumn("server", "Server", grouped=True),
+        ReportColumn("name", "Name", grouped=True),
+        ReportColumn("port", "Port", grouped=True),
+        ReportColumn("kind", "Kind", grouped=True),
+        ReportColumn("connection", "Connection"),
+        ReportColumn("id", "ID"),
+        ReportColumn("uptime", "Uptime"),
+        ReportColumn("rtt", "RTT"),
+        ReportColumn("bytes", "Bytes", "bytes"),
+        ReportColumn("accounts", "Accounts", "number"),
     )
     rows: list[Row] = []
     for server, gatewayz in source.read("gatewayz"):
@@ -149,24 +155,26 @@ def gateway_tables(source: Source) -> list[Table]:
     }
     title, silent = "Super Cluster Report", silent_notes(source, "gatewayz")
     if not rows:
-        return [Table("gateways", title, columns, (), notes=silent or ["No gateways: this is not a supercluster."])]
-    return [Table("gateways", title, columns, rows + source.absent_rows(), [total], silent)]
+        return [
+            ReportTable("gateways", title, columns, (), notes=silent or ["No gateways: this is not a supercluster."])
+        ]
+    return [ReportTable("gateways", title, columns, rows + source.absent_rows(), [total], silent)]
 
 
-def route_tables(source: Source) -> list[Table]:
+def route_tables(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("server", "Server", grouped=True),
-        Column("cluster", "Cluster", grouped=True),
-        Column("name", "Name", grouped=True),
-        Column("account", "Account"),
-        Column("address", "Address"),
-        Column("id", "ID"),
-        Column("uptime", "Uptime"),
-        Column("rtt", "RTT"),
-        Column("compression", "Compressed"),
-        Column("subscriptions", "Subs", "number"),
-        Column("in_bytes", "Bytes In", "bytes"),
-        Column("out_bytes", "Bytes Out", "bytes"),
+        ReportColumn("server", "Server", grouped=True),
+        ReportColumn("cluster", "Cluster", grouped=True),
+        ReportColumn("name", "Name", grouped=True),
+        ReportColumn("account", "Account"),
+        ReportColumn("address", "Address"),
+        ReportColumn("id", "ID"),
+        ReportColumn("uptime", "Uptime"),
+        ReportColumn("rtt", "RTT"),
+        ReportColumn("compression", "Compressed"),
+        ReportColumn("subscriptions", "Subs", "number"),
+        ReportColumn("in_bytes", "Bytes In", "bytes"),
+        ReportColumn("out_bytes", "Bytes Out", "bytes"),
     )
     rows = sorted(
         (
@@ -194,23 +202,23 @@ def route_tables(source: Source) -> list[Table]:
         **sums(rows, "subscriptions", "in_bytes", "out_bytes"),
     }
     notes = [*silent_notes(source, "routez"), *compression_notes(rows, source.route_compression)]
-    return [Table("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], notes)]
+    return [ReportTable("routes", "Cluster Report", columns, [*rows, *source.absent_rows()], [total], notes)]
 
 
-def leafnode_tables(source: Source) -> list[Table]:
+def leafnode_tables(source: ReportSource) -> list[ReportTable]:
     columns = (
-        Column("server", "Server", grouped=True),
-        Column("name", "Name"),
-        Column("account", "Account"),
-        Column("address", "Address"),
-        Column("rtt", "RTT"),
-        Column("in_msgs", "Msgs In", "number"),
-        Column("out_msgs", "Msgs Out", "number"),
-        Column("in_bytes", "Bytes In", "bytes"),
-        Column("out_bytes", "Bytes Out", "bytes"),
-        Column("subscriptions", "Subs", "number"),
-        Column("compression", "Compressed"),
-        Column("is_spoke", "Spoke"),
+        ReportColumn("server", "Server", grouped=True),
+        ReportColumn("name", "Name"),
+        ReportColumn("account", "Account"),
+        ReportColumn("address", "Address"),
+        ReportColumn("rtt", "RTT"),
+        ReportColumn("in_msgs", "Msgs In", "number"),
+        ReportColumn("out_msgs", "Msgs Out", "number"),
+        ReportColumn("in_bytes", "Bytes In", "bytes"),
+        ReportColumn("out_bytes", "Bytes Out", "bytes"),
+        ReportColumn("subscriptions", "Subs", "number"),
+        ReportColumn("compression", "Compressed"),
+        ReportColumn("is_spoke", "Spoke"),
     )
     names = source.account_names
     rows: list[Row] = [
@@ -230,6 +238,8 @@ def leafnode_tables(source: Source) -> list[Table]:
     ]
     silent = silent_notes(source, "leafz")
     if not rows:
-        return [Table("leafnodes", "Leafnode Report", columns, (), notes=silent or ["No leaf nodes are connected."])]
+        return [
+            ReportTable("leafnodes", "Leafnode Report", columns, (), notes=silent or ["No leaf nodes are connected."])
+        ]
     total = {"server": "", "name": len(rows), **sums(rows, *_TRAFFIC)}
-    return [Table("leafnodes", "Leafnode Report", columns, rows + source.absent_rows(), [total], silent)]
+    return [ReportTable("leafnodes", "Leafnode Report", columns, rows + source.absent_rows(), [total], silent)]

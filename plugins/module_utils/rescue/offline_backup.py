@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import (
-    Outcome,
+    BackupOutcome,
     Stream,
     chosen_streams,
     folder,
@@ -32,7 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backu
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    Store,
+    BackupStore,
     staged_directory,
     written,
 )
@@ -84,7 +84,7 @@ class WantedCopies:
     nats_store_copy."""
 
     copies: Mapping[str, str]
-    store: Store
+    store: BackupStore
     streams: Sequence[str]
     exclude: Sequence[str]
     damaged: Sequence[str]
@@ -124,7 +124,7 @@ class _Place:
     directory: Path
 
 
-def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> Outcome:
+def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> BackupOutcome:
     """Back up every requested stream. A failed stream does not stop the others. In check mode, the streams are also
     loaded, but nothing permanent is written.
 
@@ -153,7 +153,7 @@ def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bo
         **_page(wanted, rows, check_mode).as_dict(),
         "diff": {side: {row["name"]: row["diff"][side] for row in changed} for side in ("before", "after")},
     }
-    return Outcome(result, not_saved(rows))
+    return BackupOutcome(result, not_saved(rows))
 
 
 def _report(progress: Progress, done: int, count: int, name: str, size: int) -> None:

@@ -4,7 +4,7 @@
 """Assigns repairs to findings, with their risks and refusals. Pure.
 
 `find` compares two samples of a cluster. `plan` assigns a repair to each finding, using the data of the owning account
-(`Evidence`). A repair is refused if the state is unknown, if the repair could cost a quorum or messages, or if its risk
+(`FaultEvidence`). A repair is refused if the state is unknown, if the repair could cost a quorum or messages, or if its risk
 has not been accepted."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LEVEL_RESET = 4
 
 
 @dataclass(frozen=True)
-class Finding:
+class RepairFinding:
     """A fault of one stream, one consumer, or one server (`server`), with its symptoms. `account_name`: display name
     of the account."""
 
@@ -111,7 +111,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class FaultEvidence:
     """The evidence for a finding besides the cluster's state. `failure`: why there is none.
 
     For a consumer: its configuration, the stream's retention, first and last sequence, the consumer's highest ack floor
@@ -129,12 +129,12 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """A finding with its repair. `refused`: the reason against the repair, empty if there is none. `floor`: the
     sequence after which the consumer resumes; None to follow its delivery policy. `subjects`: names that the health
     gate reports during the repair; for a stream, they include its consumers."""
 
-    finding: Finding
+    finding: RepairFinding
     fix: str
     risk: str
     does: str
@@ -160,7 +160,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Request:
+class RepairOptions:
     """The options of a repair. `assets`: patterns of ACCOUNT/STREAM and ACCOUNT/STREAM/CONSUMER, empty for all.
     `allow`: accepted risks. `floors`: known ack floors by ACCOUNT/STREAM/CONSUMER. `dead`: servers that will not
     return."""
@@ -175,7 +175,7 @@ class Request:
 # --- Findings ---------------------------------------------------------------------------------------------------------
 
 
-def find(early: Cluster, late: Cluster, request: Request, expected: Expectations) -> list[Finding]:
+def find(early: Cluster, late: Cluster, request: RepairOptions, expected: Expectations) -> list[RepairFinding]:
     """Return the findings of the later sample that the earlier sample does not contradict, in order of repair.
 
     Temporary states (an election, a replica that catches up, a move in progress) are excluded: a finding must be
@@ -192,7 +192,7 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
         # Account names may contain a slash; stream and consumer names may not.
         account, stream, name = subject.partition(" ")[2].rsplit("/", 2)
         identity = late.find_account(account)
-        found.append(Finding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
+        found.append(RepairFinding(CONSUMER_GHOST, message, identity, stream, name, account_name=account))
     # This finding also explains replicas that are behind on a server that cannot write.
     in_step = _in_step(late, expected.limits).difference(name for name, _subject in _write_errors(late))
     sight = _Sight(late.names, in_step, _listing(early) & _listing(late) & in_step, request.dead, expected.limits)
@@ -204,7 +204,7 @@ def find(early: Cluster, late: Cluster, request: Request, expected: Expectations
     return [finding for finding in found if matches(finding, request.assets)]
 
 
-def matches(finding: Finding, patterns: Sequence[str]) -> bool:
+def matches(finding: RepairFinding, patterns: Sequence[str]) -> bool:
     """Return whether a finding is selected: the pattern of a stream also selects its consumers, and any server that
     cannot write one of the selected assets."""
     return finding.code == WRITE_ERROR or _meant(finding.names, bool(finding.consumer), patterns)
@@ -217,12 +217,12 @@ def _meant(names: Sequence[str], consumer: bool, patterns: Sequence[str]) -> boo
 
 def _servers(
     cluster: Cluster, expected: Expectations, failed: Collection[tuple[str, str]], patterns: Sequence[str]
-) -> Iterable[Finding]:
+) -> Iterable[RepairFinding]:
     wanted = expected.jetstream_servers or frozenset()
     errors = _write_errors(cluster)
     for server in cluster.servers:
         if server.name in wanted and not server.jetstream:
-            yield Finding(
+            yield RepairFinding(
                 JETSTREAM_DISABLED, f"{server.name} answers, but its JetStream is not running", server=server.name
             )
         stopped = sorted(subject for name, subject in failed if name == server.name)
@@ -234,7 +234,7 @@ def _servers(
         if subjects:
             reason = errors[server.name, subjects[0]]
             message = f"{server.name} has stopped writing {', '.join(subjects)}: {reason}"
-            yield Finding(WRITE_ERROR, message, server=server.name)
+            yield RepairFinding(WRITE_ERROR, message, server=server.name)
 
 
 def _names_of(cluster: Cluster, label: str) -> tuple[str, str]:
@@ -283,11 +283,11 @@ class _Sight:
     limits: Limits
 
 
-def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
+def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFinding]:
     group, name, answered = late.group, (late.account, late.name), sight.answered
     if _leaderless(early.group, answered) and _leaderless(group, answered):
         message = f"{group.subject} has no leader although {_names(group.hosts)} of its {group.size} members answer: a majority"
-        yield Finding(STREAM_LEADERLESS, message, *name)
+        yield RepairFinding(STREAM_LEADERLESS, message, *name)
         return
     yield from _of_members(early, late, sight)
     consumers = {consumer.name: consumer for consumer in early.consumers}
@@ -301,7 +301,7 @@ def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
             message = (
                 f"{consumer.group.subject} has no leader although {hosts} of its {consumer.group.size} members answer"
             )
-            yield Finding(CONSUMER_LEADERLESS, message, *where)
+            yield RepairFinding(CONSUMER_LEADERLESS, message, *where)
         elif (
             delivered_seq(earlier.info) > max(late.last_seq, _begins_after(consumer))
             and group.leader
@@ -312,17 +312,17 @@ def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
                 f"{consumer.group.subject} waits for messages after {delivered_seq(consumer.info)}, but its stream "
                 f"ends at {late.last_seq}: it delivers nothing until then"
             )
-            yield Finding(CONSUMER_AHEAD, message, *where)
+            yield RepairFinding(CONSUMER_AHEAD, message, *where)
 
 
-def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]:
+def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFinding]:
     group, name = late.group, (late.account, late.name)
     if group.leader is None:
         return
     if _moving(group):
         if _moving(early.group) and _progress(early) == _progress(late):
             message = f"the move of {group.subject} ({_names(group.members)}) made no progress between two samples"
-            yield Finding(MOVE_STUCK, message, *name)
+            yield RepairFinding(MOVE_STUCK, message, *name)
         return
     known = {peer.name: peer for peer in early.group.peers}
     differing = dict(different_replicas(early, late, sight.limits))
@@ -330,20 +330,20 @@ def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[Finding]
         earlier = known.get(peer.name)
         if peer.name in sight.dead and peer.name not in sight.answered:
             message = f"{group.subject} has a replica on {peer.name}, which will not come back"
-            yield Finding(REPLICA_GONE, message, *name, server=peer.name)
+            yield RepairFinding(REPLICA_GONE, message, *name, server=peer.name)
         elif earlier and peer.name in sight.listing.difference(early.group.hosts, group.hosts):
             message = f"{peer.name} is a member of {group.subject} and answers, but does not have its replica"
-            yield Finding(REPLICA_MISSING, message, *name, server=peer.name)
+            yield RepairFinding(REPLICA_MISSING, message, *name, server=peer.name)
         elif peer.name in sight.in_step and earlier and _stays_behind(earlier, peer, sight.limits):
             message = (
                 f"the replica of {group.subject} on {peer.name} is {peer.lag} entries behind and is not catching up"
             )
-            yield Finding(REPLICA_BEHIND, message, *name, server=peer.name)
+            yield RepairFinding(REPLICA_BEHIND, message, *name, server=peer.name)
         elif peer.name in differing and peer.name in sight.in_step:
-            yield Finding(REPLICA_BEHIND, differing[peer.name], *name, server=peer.name)
+            yield RepairFinding(REPLICA_BEHIND, differing[peer.name], *name, server=peer.name)
     if len(group.members) < group.size and len(early.group.members) < early.group.size:
         message = f"{group.subject} has {len(group.members)} of {group.size} replicas: {_names(group.members)}"
-        yield Finding(GROUP_SHORT, message, *name)
+        yield RepairFinding(GROUP_SHORT, message, *name)
 
 
 def _moving(group: RaftGroup) -> bool:
@@ -386,15 +386,15 @@ def delivered_seq(info: Mapping[str, Any]) -> int:
 
 def plan(
     cluster: Cluster,
-    findings: Sequence[Finding],
-    evidence: Mapping[tuple[str, str, str], Evidence],
-    request: Request,
-) -> list[Step]:
-    """Return the step for each finding, in the same order. `evidence`: by `Finding.key`."""
+    findings: Sequence[RepairFinding],
+    evidence: Mapping[tuple[str, str, str], FaultEvidence],
+    request: RepairOptions,
+) -> list[RepairStep]:
+    """Return the step for each finding, in the same order. `evidence`: by `RepairFinding.key`."""
     streams = {(stream.account, stream.name): stream for stream in cluster.streams}
     steps = []
     for finding in findings:
-        known = evidence.get(finding.key, Evidence(failure="its state is unknown"))
+        known = evidence.get(finding.key, FaultEvidence(failure="its state is unknown"))
         stream = streams.get((finding.account, finding.stream))
         if finding.kind == CONSUMER:
             step = _consumer_step(finding, known, cluster.api_level, request)
@@ -409,7 +409,7 @@ def plan(
     return steps
 
 
-def _not_asked(step: Step, request: Request) -> str:
+def _not_asked(step: RepairStep, request: RepairOptions) -> str:
     if step.fix not in request.fixes:
         return f"the fix {step.fix} was not requested"
     if step.risk == POSITION_LOST and POSITION_LOST not in request.allow:
@@ -420,7 +420,7 @@ def _not_asked(step: Step, request: Request) -> str:
     return ""
 
 
-def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
+def _unsafe(cluster: Cluster, stream: Stream | None, finding: RepairFinding) -> str:
     """Return why nothing may be changed in this state, or an empty text if changes are safe."""
     if finding.kind == "server":
         return ""
@@ -443,13 +443,13 @@ def _unsafe(cluster: Cluster, stream: Stream | None, finding: Finding) -> str:
     return f"{_names(empty)} does not have its replica, which must be repaired first" if empty else ""
 
 
-def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: Request) -> Step:
+def _consumer_step(finding: RepairFinding, known: FaultEvidence, api_level: int, request: RepairOptions) -> RepairStep:
     recreate = "recreate it with its configuration"
     if known.failure or not known.config:
         unknown = known.failure or "no server reports its configuration: recreate it from its source definition"
-        return Step(finding, RECREATE, REDELIVERY, recreate, unknown)
+        return RepairStep(finding, RECREATE, REDELIVERY, recreate, unknown)
     if not known.config.get("durable_name"):
-        return Step(finding, DELETE, NO_RISK, "delete it; its client recreates it", config=known.config)
+        return RepairStep(finding, DELETE, NO_RISK, "delete it; its client recreates it", config=known.config)
     floor = next((request.floors[given] for given in finding.names if given in request.floors), None)
     if floor is None and finding.code != CONSUMER_AHEAD:
         floor = known.floor
@@ -457,13 +457,13 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
     fix = RESET if reset else RECREATE
     if floor is None and known.retention == "workqueue":
         does = "reset it to the first message" if reset else f"{recreate}; acknowledgements are lost"
-        return Step(finding, fix, REDELIVERY, does, floor=0, config=known.config)
+        return RepairStep(finding, fix, REDELIVERY, does, floor=0, config=known.config)
     verb = "reset it" if reset else recreate
     refused = _loses_interest(finding, known)
     if floor is None:
         count = max(0, known.last_seq - max(known.first_seq, 1) + 1)
         does = f"{verb}, and deliver everything again: {count} messages from {known.first_seq} to {known.last_seq}"
-        return Step(finding, fix, POSITION_LOST, does, refused, config=known.config)
+        return RepairStep(finding, fix, POSITION_LOST, does, refused, config=known.config)
     if floor > known.last_seq:
         refused = (
             f"the floor {floor} is beyond the end of its stream ({known.last_seq}): the server accepts that, but would "
@@ -472,10 +472,10 @@ def _consumer_step(finding: Finding, known: Evidence, api_level: int, request: R
     pending = max(0, known.delivered - floor) if finding.code != CONSUMER_AHEAD else max(0, known.last_seq - floor)
     what = "messages delivered but not acknowledged" if not pending else f"up to {pending} messages after it"
     does = f"{verb} at its ack floor {floor}; redelivered: {what} (pending rolled back to the floor)"
-    return Step(finding, fix, REDELIVERY, does, refused, floor, known.config)
+    return RepairStep(finding, fix, REDELIVERY, does, refused, floor, known.config)
 
 
-def _loses_interest(finding: Finding, known: Evidence) -> str:
+def _loses_interest(finding: RepairFinding, known: FaultEvidence) -> str:
     """Return the reason not to delete a consumer: a stream with interest retention drops the messages that no other
     consumer needs (consumer.go stopWithFlags). A ghost exists on no server, so deleting it drops nothing."""
     if known.retention != "interest" or finding.code in (CONSUMER_GHOST, CONSUMER_MISSING):
@@ -486,28 +486,28 @@ def _loses_interest(finding: Finding, known: Evidence) -> str:
     )
 
 
-def _stream_step(finding: Finding, stream: Stream | None, known: Evidence) -> Step:
+def _stream_step(finding: RepairFinding, stream: Stream | None, known: FaultEvidence) -> RepairStep:
     server, refused = finding.server, known.failure or known.refused
     if finding.code == REPLICA_BEHIND:
         does = f"replace the replica on {server}: another server takes it over from members in step"
-        return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
+        return RepairStep(finding, REPLACE_REPLICA, NO_RISK, does, refused)
     if finding.code == REPLICA_MISSING:
         does = (
             f"remove {server}, whose log has the reason why it cannot create the replica; another server takes it over"
         )
-        return Step(finding, REPLACE_REPLICA, NO_RISK, does, refused)
+        return RepairStep(finding, REPLACE_REPLICA, NO_RISK, does, refused)
     if finding.code == REPLICA_GONE:
-        return Step(finding, REPLACE_REPLICA, NO_RISK, f"remove {server}; another server takes it over", refused)
+        return RepairStep(finding, REPLACE_REPLICA, NO_RISK, f"remove {server}; another server takes it over", refused)
     if finding.code == GROUP_SHORT:
         does = (
             "set num_replicas to the number of existing members and back, which makes the meta leader choose the "
             "missing members"
         )
-        return Step(finding, REFILL, NO_RISK, does, refused)
+        return RepairStep(finding, REFILL, NO_RISK, does, refused)
     if finding.code == MOVE_STUCK:
-        return Step(finding, CANCEL_MOVE, NO_RISK, "cancel the move; the previous members stay", refused)
+        return RepairStep(finding, CANCEL_MOVE, NO_RISK, "cancel the move; the previous members stay", refused)
     hosts = _names(stream.group.hosts if stream is not None else ())
-    return Step(
+    return RepairStep(
         finding,
         BY_HAND,
         NO_RISK,
@@ -517,13 +517,13 @@ def _stream_step(finding: Finding, stream: Stream | None, known: Evidence) -> St
     )
 
 
-def _server_step(finding: Finding) -> Step:
+def _server_step(finding: RepairFinding) -> RepairStep:
     why = (
         "A failed write, usually due to a full disk, stops the replica until its server restarts"
         if finding.code == WRITE_ERROR
         else "JetStream stops when a write fails, usually due to a full disk, and restarts only with its server"
     )
-    return Step(
+    return RepairStep(
         finding,
         BY_HAND,
         NO_RISK,
@@ -534,7 +534,7 @@ def _server_step(finding: Finding) -> Step:
     )
 
 
-def repair_page(steps: Sequence[Step]) -> Page:
+def repair_page(steps: Sequence[RepairStep]) -> Page:
     """Return the plan for operators, one line for each finding: the fault, the repair, and the risk."""
     if not steps:
         return page("Nothing to repair.")

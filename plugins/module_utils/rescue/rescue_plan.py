@@ -58,7 +58,7 @@ Holdings = Mapping[tuple[str, str], Mapping[str, Stored]]
 
 
 @dataclass(frozen=True)
-class Host:
+class RescueHost:
     """The state of a host, read over SSH. `fenced`: the reason why its server cannot start, empty if it can; `failure`:
     the reason why a reachable host could not be read. `listening`: ports of its server that accept connections from the
     controller. `copied`: whether its store has been copied to `copy`; `aside`: whether the store has been renamed.
@@ -85,7 +85,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Request:
+class RescueOptions:
     """The options of a rescue. `dead`: servers that will not return. `lost`: patterns of ACCOUNT/STREAM and
     ACCOUNT/STREAM/CONSUMER that may be lost. `begun`: the dead servers of an interrupted rescue, which may already have
     removed some of them. `copies`: the directory for the transferred copies of stores."""
@@ -104,7 +104,7 @@ class Sight:
 
     cluster: Cluster
     held: Holdings
-    hosts: Mapping[str, Host] = field(default_factory=dict)
+    hosts: Mapping[str, RescueHost] = field(default_factory=dict)
     assigned: frozenset[str] | None = None
     unasked: frozenset[str] = frozenset()
 
@@ -174,7 +174,7 @@ class Fate:
 
 
 @dataclass(frozen=True)
-class Step:
+class RescueStep:
     """One step: its `kind`, the server that it concerns, and the commands that perform it by hand."""
 
     kind: str
@@ -187,7 +187,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RescuePlan:
     """The remaining data, the loss, the refusals of a rescue, and its steps. There are no steps if nothing has to be
     rescued. `fresh`: whether the data moves to a fresh cluster, because the servers are older than 2.15."""
 
@@ -198,7 +198,7 @@ class Plan:
     fates: tuple[Fate, ...] = ()
     lost: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RescueStep, ...] = ()
     page: Page = field(default_factory=Page)
     fresh: bool = False
 
@@ -208,12 +208,12 @@ class Plan:
         return bool(self.steps) and not self.refusals
 
 
-def plan(sight: Sight, request: Request) -> Plan:
+def plan(sight: Sight, request: RescueOptions) -> RescuePlan:
     """Return the steps of a rescue, or the refusals."""
     meta = sight.cluster.meta
     if meta is None:
         refusal = "no answering server runs JetStream in a cluster: there is nothing to rescue"
-        return Plan(refusals=(refusal,), page=page(f"Refused: {refusal}."))
+        return RescuePlan(refusals=(refusal,), page=page(f"Refused: {refusal}."))
     members = _members(sight.cluster, meta, request)
     survivors = tuple(sorted(members & _answering(sight.cluster)))
     quorum = meta.group.quorum
@@ -233,11 +233,11 @@ def plan(sight: Sight, request: Request) -> Plan:
         refusals = [f"{name} is listed as dead but answers" for name in removals]
         removals, fresh = (), False
     steps = (
-        _fresh_steps([sight.hosts.get(name, Host(name)) for name in survivors], sight.hosts, request)
+        _fresh_steps([sight.hosts.get(name, RescueHost(name)) for name in survivors], sight.hosts, request)
         if fresh
         else _steps(meta, survivors, quorum, removals, fates, request)
     )
-    made = Plan(survivors, removals, quorum, meta.group.size, fates, lost, tuple(refusals), steps, fresh=fresh)
+    made = RescuePlan(survivors, removals, quorum, meta.group.size, fates, lost, tuple(refusals), steps, fresh=fresh)
     return replace(made, page=_page(made, sight, members))
 
 
@@ -250,7 +250,7 @@ def unsteady(early: Sight, late: Sight) -> str:
     return f"the meta leader has just changed from {', '.join(before) or 'none'} to {', '.join(now) or 'none'}"
 
 
-def removal_refusals(sight: Sight, request: Request, approved: Plan) -> list[str]:
+def removal_refusals(sight: Sight, request: RescueOptions, approved: RescuePlan) -> list[str]:
     """Return the refusals of the approved removals, now that a leader reports which streams and consumers existed."""
     now = plan(sight, request)
     found = [*now.refusals]
@@ -271,7 +271,7 @@ def _whole(meta: MetaGroup, members: frozenset[str], survivors: Collection[str],
     )
 
 
-def _members(cluster: Cluster, meta: MetaGroup, request: Request) -> frozenset[str]:
+def _members(cluster: Cluster, meta: MetaGroup, request: RescueOptions) -> frozenset[str]:
     """Return the members that count. Without a leader, servers before 2.15 report only the number of members; in that
     case, the servers listed as dead count as well.
 
@@ -293,10 +293,10 @@ def _answering(cluster: Cluster) -> frozenset[str]:
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterable[str]:
+def _of_dead(sight: Sight, request: RescueOptions, members: frozenset[str]) -> Iterable[str]:
     """Yield reasons why a server that is listed as dead may not be dead."""
     for name in sorted(request.dead):
-        host = sight.hosts.get(name, Host(name))
+        host = sight.hosts.get(name, RescueHost(name))
         if name in sight.cluster.names:
             yield f"{name} is listed as dead but answers"
         elif host.running:
@@ -320,11 +320,11 @@ def _of_dead(sight: Sight, request: Request, members: frozenset[str]) -> Iterabl
             yield f"{name} is listed as dead but is not a member of the meta group ({_names(members)})"
 
 
-def _of_members(sight: Sight, request: Request, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
+def _of_members(sight: Sight, request: RescueOptions, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
     """Yield the members that are neither available nor listed as dead, and the reasons why the responding servers may
     belong to different groups."""
     for name in sorted(members - sight.cluster.names - request.dead):
-        host = sight.hosts.get(name, Host(name))
+        host = sight.hosts.get(name, RescueHost(name))
         how = "its host answers over SSH: start it" if host.reached and not host.fenced else "bring it back"
         yield (
             f"{name} counts for the meta group and does not answer, but is not listed as dead: {how}, or list it if it "
@@ -362,7 +362,7 @@ def _of_majority(
     quorum: int,
     removals: Sequence[str],
     fates: Sequence[Fate],
-    request: Request,
+    request: RescueOptions,
 ) -> Iterable[str]:
     """Yield the reasons why removing the dead servers would not restore a majority."""
     stalled = [fate.label for fate in fates if fate.stalled]
@@ -383,7 +383,7 @@ def _of_majority(
 
 
 def _of_fresh(
-    sight: Sight, request: Request, members: frozenset[str], survivors: Sequence[str], fates: Sequence[Fate]
+    sight: Sight, request: RescueOptions, members: frozenset[str], survivors: Sequence[str], fates: Sequence[Fate]
 ) -> Iterable[str]:
     """Yield the reasons why the data cannot be restored in a fresh cluster of the remaining servers."""
     if len(survivors) > len(members) // 2 and any(fate.stalled for fate in fates):
@@ -408,7 +408,7 @@ def _of_fresh(
     if ending:
         yield f"{some_names(ending, 10)} is in memory and is lost when its servers stop: list it as lost"
     for name in survivors:
-        host = sight.hosts.get(name, Host(name))
+        host = sight.hosts.get(name, RescueHost(name))
         if not host.reached or host.failure:
             yield f"{name} answers over NATS, but its host cannot be read over SSH: {host.failure or 'it is unreachable'}"
         elif host.copied or host.aside:
@@ -421,7 +421,7 @@ def _of_fresh(
             )
 
 
-def _stale(host: Host) -> str:
+def _stale(host: RescueHost) -> str:
     return (
         f"{host.server} is running, but its store has already been copied, by an earlier rescue or before the server "
         f"was started again: delete the copy {host.copy}, and {host.store_dir}/{ASIDE} if it exists, unless they "
@@ -438,7 +438,9 @@ def _old(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequence[str], fresh: bool) -> Iterable[str]:
+def _of_data(
+    sight: Sight, request: RescueOptions, fates: Sequence[Fate], lost: Sequence[str], fresh: bool
+) -> Iterable[str]:
     """Yield the losses that were not accepted."""
     left = [sight.shown(name) for name in lost if not sight.is_lost(name, request.lost)]
     if left:
@@ -460,7 +462,7 @@ def _of_data(sight: Sight, request: Request, fates: Sequence[Fate], lost: Sequen
             )
     here = {(fate.account, fate.stream): fate for fate in fates if fate.holders}
     for name in sorted(request.dead):
-        for (account, stream), stored in sorted(sight.hosts.get(name, Host(name)).streams.items()):
+        for (account, stream), stored in sorted(sight.hosts.get(name, RescueHost(name)).streams.items()):
             fate = here.get((account, stream))
             if fate is None or stored.last_seq is None or stored.last_seq <= fate.last_seq:
                 continue
@@ -522,8 +524,8 @@ def _steps(
     quorum: int,
     removals: Sequence[str],
     fates: Sequence[Fate],
-    request: Request,
-) -> tuple[Step, ...]:
+    request: RescueOptions,
+) -> tuple[RescueStep, ...]:
     if not removals and not request.begun:
         return ()
     steps = []
@@ -532,27 +534,31 @@ def _steps(
             f"let {_names(survivors)} elect a meta leader with {len(survivors)} of {meta.group.size} votes instead of "
             f"{quorum}, for at most five minutes"
         )
-        steps.append(Step(RESCUE, does))
-    steps += [Step(REMOVE, f"remove {name} from the meta group and from every stream", name) for name in removals]
+        steps.append(RescueStep(RESCUE, does))
+    steps += [RescueStep(REMOVE, f"remove {name} from the meta group and from every stream", name) for name in removals]
     stalled = [fate.label for fate in fates if fate.stalled]
     what = f" of {len(stalled)} stalled streams" if stalled else ""
-    steps.append(Step(WAIT, f"wait until the meta group and the groups{what} have leaders with all data, and compare"))
+    steps.append(
+        RescueStep(WAIT, f"wait until the meta group and the groups{what} have leaders with all data, and compare")
+    )
     return tuple(steps)
 
 
-def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Request) -> tuple[Step, ...]:
+def _fresh_steps(
+    left: Sequence[RescueHost], hosts: Mapping[str, RescueHost], request: RescueOptions
+) -> tuple[RescueStep, ...]:
     """Return the steps that restore the data in a fresh cluster of these servers. Each step can be repeated."""
     names = _names(host.server for host in left)
     backups = f"{request.copies}/backup"
-    leaving = sorted(hosts.get(name, Host(name)).address for name in request.dead)
+    leaving = sorted(hosts.get(name, RescueHost(name)).address for name in request.dead)
     restored = {
         "nats_cluster_backup_directory": backups,
         "nats_cluster_restore_streams": ["*"],
         "nats_cluster_restore_max_replicas": len(left),
     }
     return (
-        Step(STOP, f"stop {names} cleanly and keep them stopped", commands=_by_hand(left, _stopping)),
-        Step(
+        RescueStep(STOP, f"stop {names} cleanly and keep them stopped", commands=_by_hand(left, _stopping)),
+        RescueStep(
             COPY,
             "copy their stores",
             commands=_by_hand(
@@ -563,12 +569,12 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
                 ),
             ),
         ),
-        Step(
+        RescueStep(
             BRING,
             f"bring the copies to {request.copies}",
             commands=tuple(bring_commands(left, request)),
         ),
-        Step(
+        RescueStep(
             SAVE,
             "save each stream from its most complete copy and compare it with the files",
             commands=(
@@ -582,12 +588,12 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
                 ),
             ),
         ),
-        Step(
+        RescueStep(
             START,
             f"rename their stores to {ASIDE}, and deploy a fresh cluster of {names}",
             commands=(*_by_hand(left, _renaming), _playbook("deploy", {"nats_server_cluster_leaving": leaving})),
         ),
-        Step(
+        RescueStep(
             RESTORE,
             f"restore each stream with at most {len(left)} replicas and compare it with its backup",
             commands=(_playbook("restore", {"nats_server_cluster_leaving": leaving, **restored}),),
@@ -595,12 +601,12 @@ def _fresh_steps(left: Sequence[Host], hosts: Mapping[str, Host], request: Reque
     )
 
 
-def copy_paths(servers: Iterable[str], request: Request) -> dict[str, str]:
+def copy_paths(servers: Iterable[str], request: RescueOptions) -> dict[str, str]:
     """Return server → directory of the copy of its store, on the machine to which the copies are transferred."""
     return {name: f"{request.copies}/{name}" for name in servers}
 
 
-def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
+def bring_commands(left: Iterable[RescueHost], request: RescueOptions) -> list[str]:
     """Return the commands that transfer the copies to one machine. No module transfers them, because a store may be
     larger than Ansible can fetch."""
     hosts = list(left)
@@ -611,18 +617,18 @@ def bring_commands(left: Iterable[Host], request: Request) -> list[str]:
     ]
 
 
-def _stopping(host: Host) -> tuple[str, dict[str, Any]]:
+def _stopping(host: RescueHost) -> tuple[str, dict[str, Any]]:
     if host.unit:
         return "ansible.builtin.systemd_service", {"name": host.unit, "state": "stopped", "enabled": False}
     return "natsops.jetstream.nats_server_process", {"config": host.config, "state": "stopped"}
 
 
-def _renaming(host: Host) -> tuple[str, dict[str, Any]]:
+def _renaming(host: RescueHost) -> tuple[str, dict[str, Any]]:
     old, new = f"{host.store_dir}/jetstream", f"{host.store_dir}/{ASIDE}"
     return "ansible.builtin.command", {"argv": ["mv", "-T", old, new], "creates": new}
 
 
-def _by_hand(hosts: Iterable[Host], task: Callable[[Host], tuple[str, dict[str, Any]]]) -> tuple[str, ...]:
+def _by_hand(hosts: Iterable[RescueHost], task: Callable[[RescueHost], tuple[str, dict[str, Any]]]) -> tuple[str, ...]:
     """Return one command for all hosts that need the same command."""
     needed: dict[str, tuple[list[str], str, dict[str, Any]]] = {}
     for host in hosts:
@@ -639,10 +645,10 @@ def _playbook(name: str, extra: Mapping[str, Any]) -> str:
     return f"ansible-playbook natsops.jetstream.{name} -e {shlex.quote(json.dumps(extra))}"
 
 
-def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Request) -> Plan | None:
+def going_on(hosts: Mapping[str, RescueHost], expected: frozenset[str], request: RescueOptions) -> RescuePlan | None:
     """Return the plan that continues a rescue into a fresh cluster, based only on the state of the hosts, because
     servers may not respond; None if no such rescue has begun and the servers can be queried instead."""
-    left = [hosts.get(name, Host(name)) for name in sorted(expected - request.dead)]
+    left = [hosts.get(name, RescueHost(name)) for name in sorted(expected - request.dead)]
     begun = any(host.copied or host.aside for host in left)
     unclear = any(host.running or not host.reached or host.failure for host in left)
     if not request.dead or not left or (unclear and not begun):
@@ -665,7 +671,7 @@ def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Reque
     steps = _fresh_steps(left, hosts, request)
     if all(host.aside for host in left):
         steps = tuple(step for step in steps if step.kind not in (STOP, COPY))
-    made = Plan(
+    made = RescuePlan(
         tuple(host.server for host in left),
         tuple(sorted(request.dead)),
         refusals=tuple(refusals),
@@ -677,7 +683,7 @@ def going_on(hosts: Mapping[str, Host], expected: frozenset[str], request: Reque
     )
 
 
-def _progress(host: Host) -> str:
+def _progress(host: RescueHost) -> str:
     runs = "runs" if host.running else "is stopped"
     copied = "its store is copied" if host.copied else "its store is not copied"
     return f"{runs}; {copied}{' and renamed' if host.aside else ''}"
@@ -711,14 +717,16 @@ def applied_problems(answers: Sequence[Mapping[str, Any]], survivors: Collection
 # --- for operators ----------------------------------------------------------------------------------------------------
 
 
-def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
+def _page(made: RescuePlan, sight: Sight, members: frozenset[str]) -> Page:
     absent = sorted(members - frozenset(made.survivors))
     found = page(
         f"Meta group: {made.size} members, {made.quorum} of them must be up; {len(made.survivors)} answer "
         f"({_names(made.survivors)})"
     )
     found += names_line("Not a member of the meta group: ", sorted(_answering(sight.cluster) - members))
-    found += first_items([_state_page(f"  {name}: ", sight.hosts.get(name, Host(name))) for name in absent], "server")
+    found += first_items(
+        [_state_page(f"  {name}: ", sight.hosts.get(name, RescueHost(name))) for name in absent], "server"
+    )
     found += _stream_page(made) + names_line("Lost, only dead servers had a replica: ", made.lost)
     if not made.lost and made.fresh and sight.assigned is None:
         found += page("The data of dead servers without other replicas is lost; its extent is unknown")
@@ -737,7 +745,7 @@ def _page(made: Plan, sight: Sight, members: frozenset[str]) -> Page:
     return found + _step_page(made)
 
 
-def _step_page(made: Plan) -> Page:
+def _step_page(made: RescuePlan) -> Page:
     steps = [
         [f"{number}. {step.does}", *(f"   $ {command}" for command in step.commands)]
         for number, step in enumerate(made.steps, 1)
@@ -745,7 +753,7 @@ def _step_page(made: Plan) -> Page:
     return blocks(steps, what="step") + listing([f"Refused: {refusal}." for refusal in made.refusals], what="refusal")
 
 
-def _stream_page(made: Plan) -> Page:
+def _stream_page(made: RescuePlan) -> Page:
     stalled = []
     for fate in [fate for fate in made.fates if fate.stalled]:
         held = ", ".join(f"{name} up to {seq}" for name, seq in fate.holders.items()) or "no server"
@@ -772,7 +780,7 @@ def _undeleted(fate: Fate) -> str:
     return f"; up to there they have different numbers of messages ({each}), so deleted messages may reappear"
 
 
-def _state_page(head: str, host: Host) -> Page:
+def _state_page(head: str, host: RescueHost) -> Page:
     if not host.reached:
         return page(f"{head}answers neither over NATS nor over SSH")
     if host.failure:

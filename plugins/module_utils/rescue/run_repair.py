@@ -46,10 +46,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import read_state, unsettled
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import repair_plan as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
-    Evidence,
-    Finding,
-    Request,
-    Step,
+    FaultEvidence,
+    RepairFinding,
+    RepairOptions,
+    RepairStep,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
@@ -58,7 +58,7 @@ _RECORD = "repair-"
 
 
 @dataclass(frozen=True)
-class Settings:
+class RepairSettings:
     """The options of a repair. `observe`: seconds between the two samples; `timeout`: seconds until the result of each
     repair must be visible; `directory`: the directory of the records, None for the default."""
 
@@ -72,7 +72,7 @@ class Repair:
     """The repairs of one request. Uses the system account's connection, and a user of each account with faulty
     assets."""
 
-    def __init__(self, connections: Connections, request: Request, settings: Settings) -> None:
+    def __init__(self, connections: Connections, request: RepairOptions, settings: RepairSettings) -> None:
         self._connections = connections
         self._request = request
         self._settings = settings
@@ -86,7 +86,7 @@ class Repair:
         awaited = (self._settings.expected.servers or frozenset()) - self._request.dead
         return self._system.read_cluster(awaited=awaited, known_names={*awaited, *self._request.dead})
 
-    def plan(self) -> list[Step]:
+    def plan(self) -> list[RepairStep]:
         """Return the findings with their repairs, from two samples. Raises NatsFailure."""
         early = self.look()
         time.sleep(self._settings.observe)
@@ -97,7 +97,7 @@ class Repair:
             raise NatsFailure("invalid_option", f"dead_servers: {unknown}")
         return self._plan(early, self._last)
 
-    def _plan(self, early: Cluster, late: Cluster) -> list[Step]:
+    def _plan(self, early: Cluster, late: Cluster) -> list[RepairStep]:
         findings = rules.find(early, late, self._request, self._settings.expected)
         seen = {finding.name for finding in findings}
         records = self._records(late)
@@ -106,26 +106,26 @@ class Repair:
                 message = "an interrupted repair has deleted it and not yet recreated it"
                 where = record["account"], record["stream"], record["name"]
                 shown = account_labels(late.accounts).get(record["account"], "")
-                findings.append(Finding(rules.CONSUMER_MISSING, message, *where, account_name=shown))
+                findings.append(RepairFinding(rules.CONSUMER_MISSING, message, *where, account_name=shown))
         findings = [finding for finding in findings if rules.matches(finding, self._request.assets)]
         evidence = {finding.key: self._evidence(finding, late, records.get(finding.name)) for finding in findings}
         return rules.plan(late, findings, evidence, self._request)
 
-    def _evidence(self, finding: Finding, cluster: Cluster, record: Mapping[str, Any] | None) -> Evidence:
+    def _evidence(self, finding: RepairFinding, cluster: Cluster, record: Mapping[str, Any] | None) -> FaultEvidence:
         try:
             if finding.consumer:
                 return self._of_consumer(finding, cluster, record)
             if finding.stream:
                 return self._of_stream(finding, cluster)
         except NatsFailure as failure:
-            return Evidence(failure=failure.description)
-        return Evidence()
+            return FaultEvidence(failure=failure.description)
+        return FaultEvidence()
 
-    def _of_consumer(self, finding: Finding, cluster: Cluster, record: Mapping[str, Any] | None) -> Evidence:
+    def _of_consumer(self, finding: RepairFinding, cluster: Cluster, record: Mapping[str, Any] | None) -> FaultEvidence:
         api = self._connections.account(finding.account)
         stream = api.stream(finding.stream)
         config, state = stream.get("config") or {}, stream.get("state") or {}
-        known = Evidence(
+        known = FaultEvidence(
             retention=config.get("retention", ""),
             first_seq=state.get("first_seq", 0),
             last_seq=state.get("last_seq", 0),
@@ -144,7 +144,7 @@ class Repair:
         info = wait_until(lambda: api.consumer(finding.stream, finding.consumer), bool, 5).value
         return replace(known, config=_complete(info, finding.consumer))
 
-    def _replicas(self, finding: Finding, cluster: Cluster) -> list[Mapping[str, Any]]:
+    def _replicas(self, finding: RepairFinding, cluster: Cluster) -> list[Mapping[str, Any]]:
         """Return each server's report on its replica of a consumer."""
         consumer = _consumer(cluster, finding)
         if consumer is None:
@@ -163,22 +163,22 @@ class Repair:
                         ]
         return views
 
-    def _of_stream(self, finding: Finding, cluster: Cluster) -> Evidence:
+    def _of_stream(self, finding: RepairFinding, cluster: Cluster) -> FaultEvidence:
         api = self._connections.account(finding.account)
         if finding.code in (rules.REPLICA_BEHIND, rules.REPLICA_MISSING, rules.REPLICA_GONE):
             mover = Mover(self._connections, self._move(finding), self._request.dead)
             (job,) = mover.prepare(mover.read_cluster(account=finding.account), [(finding.account, finding.stream)])
-            return Evidence(refused=job.failure.description if job.failure else "")
+            return FaultEvidence(refused=job.failure.description if job.failure else "")
         api.stream(finding.stream)
-        return Evidence()
+        return FaultEvidence()
 
     @staticmethod
-    def _move(finding: Finding) -> MoveRequest:
+    def _move(finding: RepairFinding) -> MoveRequest:
         return MoveRequest(finding.server, method="remove")
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, step: Step) -> str:
+    def carry_out(self, step: RepairStep) -> str:
         """Repair one finding if it still exists, and return the observed result, or an empty text if there was nothing
         to do.
 
@@ -199,7 +199,7 @@ class Repair:
             rules.CANCEL_MOVE: self._cancel,
         }[step.fix](step)
 
-    def _recreate(self, step: Step) -> str:
+    def _recreate(self, step: RepairStep) -> str:
         finding, api = step.finding, self._connections.account(step.finding.account)
         clusters = _clusters(self._last or self.look())
         record = {
@@ -251,7 +251,7 @@ class Repair:
         other = f" ({', '.join(changed)} changed to start there)" if changed else ""
         return f"recreated; it delivers {where}{other}"
 
-    def _verify_consumer(self, step: Step) -> None:
+    def _verify_consumer(self, step: RepairStep) -> None:
         """Wait until a consumer is complete and at its floor."""
         finding, api = step.finding, self._connections.account(step.finding.account)
 
@@ -268,7 +268,7 @@ class Repair:
         if not seen.done:
             raise self._failure("repair_not_seen", step, f"it was recreated, but: {'; '.join(seen.value)}")
 
-    def _remove(self, api: JetStreamApi, step: Step) -> None:
+    def _remove(self, api: JetStreamApi, step: RepairStep) -> None:
         """Delete a consumer and verify the deletion. For a ghost, no member of its group responds, or all members
         report it as missing."""
         finding = step.finding
@@ -285,11 +285,11 @@ class Repair:
         if not seen.done:
             raise self._failure("repair_not_seen", step, f"it still exists after {seen.waited:g} s")
 
-    def _delete(self, step: Step) -> str:
+    def _delete(self, step: RepairStep) -> str:
         self._remove(self._connections.account(step.finding.account), step)
         return "deleted; its client recreates it"
 
-    def _reset(self, step: Step) -> str:
+    def _reset(self, step: RepairStep) -> str:
         finding, api = step.finding, self._connections.account(step.finding.account)
         wanted = (step.floor or 0) + 1
         api.reset_consumer(finding.stream, finding.consumer, wanted)
@@ -302,7 +302,7 @@ class Repair:
             raise self._failure("repair_not_seen", step, "it was reset, but is not at the expected position")
         return f"reset; it delivers from {wanted}"
 
-    def _replace(self, step: Step) -> str:
+    def _replace(self, step: RepairStep) -> str:
         finding = step.finding
         mover = Mover(self._connections, self._move(finding), self._request.dead)
         jobs = mover.prepare(mover.read_cluster(account=finding.account), [(finding.account, finding.stream)])
@@ -316,7 +316,7 @@ class Repair:
         self._gone(step)
         return f"its members are {', '.join(jobs[0].state.group.members)}"
 
-    def _refill(self, step: Step) -> str:
+    def _refill(self, step: RepairStep) -> str:
         finding = step.finding
         mover = Mover(self._connections, MoveRequest(""), self._request.dead)
         cluster = mover.read_cluster(account=finding.account)
@@ -324,7 +324,7 @@ class Repair:
         self._gone(step)
         return f"its members are {', '.join(state.group.members)}"
 
-    def _cancel(self, step: Step) -> str:
+    def _cancel(self, step: RepairStep) -> str:
         finding, api = step.finding, self._connections.account(step.finding.account)
         MetaApi(self._connections.own).cancel_move(finding.account, finding.stream)
         seen = wait_until(
@@ -338,12 +338,12 @@ class Repair:
             )
         return f"its members are {', '.join(seen.value.group.members)}"
 
-    def _is_gone(self, step: Step) -> bool:
+    def _is_gone(self, step: RepairStep) -> bool:
         now = self.look()
         findings = rules.find(now, now, self._request, self._settings.expected)
         return step.finding.key not in {finding.key for finding in findings}
 
-    def _gone(self, step: Step) -> None:
+    def _gone(self, step: RepairStep) -> None:
         """Wait until the finding has disappeared. Raises NatsFailure."""
         if not wait_until(lambda: self._is_gone(step), bool, self._settings.timeout, 1.0).done:
             raise self._failure("repair_not_seen", step, "it was fixed, but the servers still report it")
@@ -368,7 +368,7 @@ class Repair:
             return False
 
     @staticmethod
-    def _failure(code: str, step: Step, reason: str) -> NatsFailure:
+    def _failure(code: str, step: RepairStep, reason: str) -> NatsFailure:
         return NatsFailure(code, f"{step.finding.subject}: {reason}.", account=step.finding.account or None)
 
 
@@ -382,14 +382,14 @@ def _complete(info: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"name": name, **config} if config else {}
 
 
-def _consumer(cluster: Cluster, finding: Finding) -> Consumer | None:
+def _consumer(cluster: Cluster, finding: RepairFinding) -> Consumer | None:
     for stream in cluster.streams:
         if (stream.account, stream.name) == (finding.account, finding.stream):
             return next((item for item in stream.consumers if item.name == finding.consumer), None)
     return None
 
 
-def carry_out_all(repair: Repair, steps: Sequence[Step]) -> tuple[list[dict[str, Any]], NatsFailure | None]:
+def carry_out_all(repair: Repair, steps: Sequence[RepairStep]) -> tuple[list[dict[str, Any]], NatsFailure | None]:
     """Perform the steps that are not refused until one fails; return the results and the failure."""
     done: list[dict[str, Any]] = []
     for step in steps:

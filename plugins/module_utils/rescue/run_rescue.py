@@ -33,11 +33,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import rescue_plan as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
-    Host,
-    Plan,
-    Request,
+    RescueHost,
+    RescueOptions,
+    RescuePlan,
+    RescueStep,
     Sight,
-    Step,
     Stored,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page, some_names
@@ -51,7 +51,7 @@ _CONNECT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class RescueSettings:
     """The parameters of a rescue. `expected`: servers of the inventory; `observe`: seconds for which the state must be
     stable before anything is changed; `timeout`: seconds until the result of each step must be visible; `directory`:
     the directory of the record, None for the default."""
@@ -67,7 +67,11 @@ class Rescue:
     and consumers existed."""
 
     def __init__(
-        self, connections: Connections, request: Request, hosts: Mapping[str, Host], settings: Settings
+        self,
+        connections: Connections,
+        request: RescueOptions,
+        hosts: Mapping[str, RescueHost],
+        settings: RescueSettings,
     ) -> None:
         self._connections = connections
         self._settings = settings
@@ -79,7 +83,7 @@ class Rescue:
 
     # --- Remaining data ----------------------------------------------------------------------------------------------
 
-    def plan(self) -> Plan:
+    def plan(self) -> RescuePlan:
         """Return the planned steps, from two samples with the same meta leader. Raises NatsFailure."""
         early = self.look()
         first = rules.plan(early, self._request)
@@ -144,7 +148,7 @@ class Rescue:
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, plan: Plan) -> list[dict[str, Any]]:
+    def carry_out(self, plan: RescuePlan) -> list[dict[str, Any]]:
         """Execute the steps and return the observed result of each. Raises NatsFailure that has the completed steps in
         `done`."""
         done: list[dict[str, Any]] = []
@@ -160,12 +164,12 @@ class Rescue:
         self._forget_record()
         return done
 
-    def _elect(self, _step: Step, plan: Plan) -> str:
+    def _elect(self, _step: RescueStep, plan: RescuePlan) -> str:
         leader = self._leader(plan)
         self._require_nothing_lost(plan)
         return f"{leader} leads the meta group"
 
-    def _leader(self, plan: Plan) -> str:
+    def _leader(self, plan: RescuePlan) -> str:
         """Return the meta leader; if there is none, make the survivors elect one with as many votes as there are
         survivors. Raises NatsFailure."""
         asked: list[str] = []
@@ -193,7 +197,7 @@ class Rescue:
         known = {*self._settings.expected, *self._request.dead, *self._request.begun}
         return self._system.read_cluster(known_names=known, assets=False, health=False)
 
-    def _require_nothing_lost(self, plan: Plan) -> None:
+    def _require_nothing_lost(self, plan: RescuePlan) -> None:
         """Raise NatsFailure unless all losses were accepted; only now does a leader list the streams and consumers that
         existed."""
         sight = wait_until(
@@ -207,7 +211,7 @@ class Rescue:
                 f"{'; '.join(refusals)}.",
             )
 
-    def _remove(self, step: Step, plan: Plan) -> str:
+    def _remove(self, step: RescueStep, plan: RescuePlan) -> str:
         self._leader(plan)
         if step.server == plan.removals[0] and not any(item.kind == rules.RESCUE for item in plan.steps):
             self._require_nothing_lost(plan)
@@ -237,7 +241,7 @@ class Rescue:
             )
         return f"{step.server} is no longer a member"
 
-    def _wait(self, _step: Step, plan: Plan) -> str:
+    def _wait(self, _step: RescueStep, plan: RescuePlan) -> str:
         before = {
             (item["account"], item["stream"]): item["last_seq"] for item in self._record["streams"] if item["holders"]
         }
@@ -265,7 +269,7 @@ class Rescue:
                 return {**record, "path": str(path)}
         return {}
 
-    def _write_record(self, plan: Plan) -> None:
+    def _write_record(self, plan: RescuePlan) -> None:
         if self._record:
             return
         content = {

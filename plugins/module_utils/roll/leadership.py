@@ -69,7 +69,7 @@ class LeaderConstraints:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LeadershipPlan:
     """The plan for one group. `before`: its leader at planning time. `candidates`: the members that may and can lead
     next. `target`: the requested successor, None if the server chooses. `reason`: why the step-down is refused or
     skipped; `transient`: whether this may change within moments."""
@@ -118,7 +118,7 @@ def unknown_names(constraints: LeaderConstraints, servers: Iterable[Server], mem
     return problems
 
 
-def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
+def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> LeadershipPlan:
     """Return the plan for making a suitable server lead. `servers`: the servers that responded, by name.
 
     A group whose leader is unknown is refused. A group without a member that may and can lead is refused, too: a
@@ -131,9 +131,9 @@ def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mappin
         return _refused(group, constraints, _no_leader(group), transient=True)
     misfit = constraints.misfit(leader, servers)
     if misfit is None:
-        return Plan(FITS, constraints, group)
+        return LeadershipPlan(FITS, constraints, group)
     if group.size == 1 and not group.peers:
-        return Plan(SINGLE, constraints, group, reason=f"a single replica, on {leader}, which {misfit}")
+        return LeadershipPlan(SINGLE, constraints, group, reason=f"a single replica, on {leader}, which {misfit}")
     if constraints.preferred is not None and constraints.preferred not in group.members:
         text = f"{constraints.preferred} is not one of its members ({_names(group.members)})"
         return _refused(group, constraints, text)
@@ -152,7 +152,7 @@ def plan_group(group: RaftGroup, constraints: LeaderConstraints, servers: Mappin
     if len(in_step) + 1 < group.quorum:
         text = f"only {len(in_step) + 1} of its {group.size} members are in step, but an election needs {group.quorum}"
         return _refused(group, constraints, text, transient=True)
-    return Plan(STEP_DOWN, constraints, group, candidates=ready)
+    return LeadershipPlan(STEP_DOWN, constraints, group, candidates=ready)
 
 
 def supports_placement(servers: Iterable[Server]) -> frozenset[str]:
@@ -161,7 +161,9 @@ def supports_placement(servers: Iterable[Server]) -> frozenset[str]:
     return frozenset(server.name for server in servers if reported_version(server.version) >= PREFERRED_SINCE)
 
 
-def with_targets(plans: Sequence[Plan], supporting: Container[str | None], leaders: Iterable[str | None]) -> list[Plan]:
+def with_targets(
+    plans: Sequence[LeadershipPlan], supporting: Container[str | None], leaders: Iterable[str | None]
+) -> list[LeadershipPlan]:
     """Return the plans, with a target if the leader is one of `supporting`. To spread the leadership, each target is
     the candidate that leads the fewest groups, preferably one outside `avoid`. `leaders`: the leaders of all known
     groups."""
@@ -187,8 +189,8 @@ def leader_by_majority(meta: MetaGroup) -> RaftGroup:
     return group if names >= meta.quorum else replace(group, leaders=(), peers=())
 
 
-def _refused(group: RaftGroup, constraints: LeaderConstraints, reason: str, transient: bool = False) -> Plan:
-    return Plan(REFUSED, constraints, group, reason=reason, transient=transient)
+def _refused(group: RaftGroup, constraints: LeaderConstraints, reason: str, transient: bool = False) -> LeadershipPlan:
+    return LeadershipPlan(REFUSED, constraints, group, reason=reason, transient=transient)
 
 
 def _no_leader(group: RaftGroup) -> str:

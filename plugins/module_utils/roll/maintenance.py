@@ -28,7 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.table import tab
 
 
 @dataclass(frozen=True)
-class Request:
+class MaintenanceOptions:
     """The options of a maintenance. `until`: seconds since 1970. `renew`: whether `until` also replaces the end of a
     maintenance that is already in progress. `r1`: whether streams and consumers with a single replica are accepted, are
     an error, or are moved. `accept_loss`: streams (ACCOUNT/STREAM) whose messages may be lost."""
@@ -56,7 +56,7 @@ def plan_entry(
     cluster: Cluster | None,
     servers: Mapping[str, bool],
     marks: Mapping[str, Mark],
-    request: Request,
+    request: MaintenanceOptions,
     now: float,
     gated: bool = True,
     unread: str = "",
@@ -99,7 +99,7 @@ def _lines(
     entering: Collection[str],
     servers: Mapping[str, bool],
     now: float,
-    request: Request,
+    request: MaintenanceOptions,
     verb: str,
 ) -> list[str]:
     lines = []

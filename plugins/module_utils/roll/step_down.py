@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     SINGLE,
     STEP_DOWN,
     LeaderConstraints,
-    Plan,
+    LeadershipPlan,
     plan_group,
     unknown_names,
 )
@@ -80,17 +80,17 @@ class Groups(Protocol[K_contra]):
 
 
 @dataclass
-class Job(Generic[K]):
+class StepDownJob(Generic[K]):
     """A group whose leader should step down, and the result. `attempts`: the number of step-downs that a leader
     accepted. `waited`: seconds from the first request until a suitable leader was observed."""
 
     key: K
-    plan: Plan
+    plan: LeadershipPlan
     attempts: int = 0
     waited: float = 0.0
     done: bool = False
     failed: str | None = None
-    _now: Plan | None = None
+    _now: LeadershipPlan | None = None
     _trouble: str = ""
     _asked: str | None = None
     _asked_at: float = 0.0
@@ -107,7 +107,7 @@ class Job(Generic[K]):
         return self.done or self.failed is not None
 
     @property
-    def due(self) -> Plan | None:
+    def due(self) -> LeadershipPlan | None:
         """Return the last reading if the current leader is due for a request, otherwise None."""
         now = self._now
         if self.over or now is None or now.action != STEP_DOWN:
@@ -131,7 +131,7 @@ class Job(Generic[K]):
         elif now.action == REFUSED:
             self._trouble = now.reason
 
-    def request(self, now: Plan, supporting: Container[str | None]) -> Mapping[str, Any] | None:
+    def request(self, now: LeadershipPlan, supporting: Container[str | None]) -> Mapping[str, Any] | None:
         """Return the body of the next request, or None if the attempts are used up, in which case the job has failed."""
         tells = now.before in supporting
         most = MOST_HANDOVERS if tells else MOST_ATTEMPTS_PER_MEMBER * (now.group.size - 1)
@@ -171,7 +171,7 @@ class Job(Generic[K]):
 
 def step_down(
     groups: Groups[K],
-    jobs: Sequence[Job[K]],
+    jobs: Sequence[StepDownJob[K]],
     servers: Mapping[str, Server],
     supporting: Container[str | None],
     wait_timeout: float,
@@ -188,7 +188,7 @@ def step_down(
     """
     deadline = time.monotonic() + wait_timeout
     waiting = list(jobs)
-    active: list[Job[K]] = []
+    active: list[StepDownJob[K]] = []
     while waiting or active:
         free = max(0, concurrency - len(active))
         active, waiting = active + waiting[:free], waiting[free:]
@@ -218,14 +218,14 @@ def _elections_line(count: int, left: int, under_way: int) -> str:
     return f"{count - left} of {count} leaders have changed, {counted(under_way, 'election')} under way"
 
 
-def _read(groups: Groups[K], jobs: Sequence[Job[K]]) -> list[Reading]:
+def _read(groups: Groups[K], jobs: Sequence[StepDownJob[K]]) -> list[Reading]:
     try:
         return groups.read([job.key for job in jobs])
     except NatsFailure as failure:
         return [failure for _job in jobs]
 
 
-def _ask(groups: Groups[K], requests: Sequence[tuple[Job[K], Mapping[str, Any]]]) -> list[NatsFailure | None]:
+def _ask(groups: Groups[K], requests: Sequence[tuple[StepDownJob[K], Mapping[str, Any]]]) -> list[NatsFailure | None]:
     try:
         return groups.ask([(job.key, body) for job, body in requests]) if requests else []
     except NatsFailure as failure:
@@ -259,7 +259,7 @@ def require_known(constraints: LeaderConstraints, servers: Iterable[Server], gro
         raise NatsFailure("unknown_name", "; ".join(problems))
 
 
-def outcome(plan: Plan, job: Job[Any] | None, predict: bool) -> dict[str, Any]:
+def outcome(plan: LeadershipPlan, job: StepDownJob[Any] | None, predict: bool) -> dict[str, Any]:
     """Return a module's result for one group: after its job, or as predicted if `predict` is set, or unchanged."""
     if job is not None:
         changed, after = job.attempts > 0, job.leader

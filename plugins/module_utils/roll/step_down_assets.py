@@ -34,7 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     SINGLE,
     STEP_DOWN,
     LeaderConstraints,
-    Plan,
+    LeadershipPlan,
     plan_group,
     supports_placement,
     with_targets,
@@ -42,8 +42,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import (
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
-    Job,
     Reading,
+    StepDownJob,
     leader_text,
     outcome,
     refuse,
@@ -68,7 +68,7 @@ _NO_JETSTREAM = 10039
 
 
 @dataclass(frozen=True)
-class Asset:
+class StepDownAsset:
     """A stream, or a consumer of the stream. `account` is None for the account of the task's own user; `account_name`:
     its display name."""
 
@@ -121,16 +121,16 @@ class AssetGroups:
     def api(self, account: str | None) -> JetStreamApi:
         return self._connections.account(account)
 
-    def read(self, keys: Sequence[Asset]) -> list[Reading]:
+    def read(self, keys: Sequence[StepDownAsset]) -> list[Reading]:
         answers = self._call(keys, [(f"{key.kind}.INFO.{key.tokens}", None) for key in keys], READ_SECONDS)
         return [self._reading(key, answer) for key, answer in zip(keys, answers)]
 
-    def ask(self, requests: Sequence[tuple[Asset, Mapping[str, Any]]]) -> list[NatsFailure | None]:
+    def ask(self, requests: Sequence[tuple[StepDownAsset, Mapping[str, Any]]]) -> list[NatsFailure | None]:
         subjects = [(f"{key.kind}.LEADER.STEPDOWN.{key.tokens}", body) for key, body in requests]
         answers = self._call([key for key, _body in requests], subjects)
         return [answer if isinstance(answer, NatsFailure) else None for answer in answers]
 
-    def named(self, assets: Sequence[Asset]) -> dict[Asset, Reading]:
+    def named(self, assets: Sequence[StepDownAsset]) -> dict[StepDownAsset, Reading]:
         """Return the state of these assets. Raises NatsFailure if an asset does not exist, or if it cannot be queried."""
         streams = list(dict.fromkeys(replace(item, consumer=None) for item in assets))
         readings = dict(zip(streams, self.read(streams)))
@@ -142,42 +142,45 @@ class AssetGroups:
                 raise _with_context(asset, reading)
         return {asset: readings[asset] for asset in assets}
 
-    def streams(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
+    def streams(self, account: str | None, stream: str | None) -> dict[StepDownAsset, Reading]:
         """Return the state of the account's streams, or only of the given stream."""
         if stream is not None:
-            return self.named([Asset(account, stream, None, self._connections.label(account))])
+            return self.named([StepDownAsset(account, stream, None, self._connections.label(account))])
         try:
             listing = self.api(account).streams()
         except NatsFailure as failure:
             raise _with_context(None, failure) from failure
         label = self._connections.label(account)
-        found: dict[Asset, Reading] = {
-            Asset(account, name, None, label): _unknown(why) for name, why in listing.unknown.items()
+        found: dict[StepDownAsset, Reading] = {
+            StepDownAsset(account, name, None, label): _unknown(why) for name, why in listing.unknown.items()
         }
         for info in listing.rows:
-            asset = Asset(account, info["config"]["name"], None, label)
+            asset = StepDownAsset(account, info["config"]["name"], None, label)
             found[asset] = self._reading(asset, info)
         return found
 
-    def consumers(self, account: str | None, stream: str | None) -> dict[Asset, Reading]:
+    def consumers(self, account: str | None, stream: str | None) -> dict[StepDownAsset, Reading]:
         """Return the state of the consumers of the account's streams, or only of the given stream."""
         names = [asset.stream for asset in self.streams(account, stream)]
         label = self._connections.label(account)
-        found: dict[Asset, Reading] = {}
+        found: dict[StepDownAsset, Reading] = {}
         for name, listing in zip(names, self.api(account).list_consumers(names)):
             if isinstance(listing, NatsFailure):
                 if listing.err_code == STREAM_NOT_FOUND:  # deleted after the streams were listed
                     continue
                 raise listing
             found.update(
-                {Asset(account, name, missing, label): _unknown(why) for missing, why in listing.unknown.items()}
+                {
+                    StepDownAsset(account, name, missing, label): _unknown(why)
+                    for missing, why in listing.unknown.items()
+                }
             )
             for info in listing.rows:
-                asset = Asset(account, name, info["name"], label)
+                asset = StepDownAsset(account, name, info["name"], label)
                 found[asset] = self._reading(asset, info)
         return found
 
-    def _reading(self, asset: Asset, answer: Union[Mapping[str, Any], NatsFailure]) -> Reading:
+    def _reading(self, asset: StepDownAsset, answer: Union[Mapping[str, Any], NatsFailure]) -> Reading:
         """Return the group described by an info. The group's size is the configured one, or larger while the group is
         being moved."""
         if isinstance(answer, NatsFailure):
@@ -193,7 +196,7 @@ class AssetGroups:
 
     def _call(
         self,
-        assets: Sequence[Asset],
+        assets: Sequence[StepDownAsset],
         requests: Sequence[tuple[str, Mapping[str, Any] | None]],
         timeout: float | None = None,
     ) -> list[Union[dict[str, Any], NatsFailure]]:
@@ -212,14 +215,14 @@ class _Scope:
 
     kind: str
     accounts: tuple[str | None, ...]
-    named: tuple[Asset, ...]
+    named: tuple[StepDownAsset, ...]
     stream: str | None
 
-    def read(self, groups: AssetGroups) -> dict[Asset, Reading]:
+    def read(self, groups: AssetGroups) -> dict[StepDownAsset, Reading]:
         """Return the state of the assets that may be selected, sorted by name."""
         if self.named:
             return groups.named(self.named)
-        found: dict[Asset, Reading] = {}
+        found: dict[StepDownAsset, Reading] = {}
         for account in self.accounts:
             read = groups.streams if self.kind == STREAM else groups.consumers
             found.update(read(account, self.stream))
@@ -248,7 +251,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
     constraints = requested_constraints(params)
     scope = _scope(kind, params, connections)
 
-    def plan() -> tuple[AssetGroups, dict[Asset, Plan]]:
+    def plan() -> tuple[AssetGroups, dict[StepDownAsset, LeadershipPlan]]:
         groups = AssetGroups(connections, _servers(connections, system=scope.accounts != (None,)))
         readings = scope.read(groups)
         known = [reading for reading in readings.values() if isinstance(reading, RaftGroup)]
@@ -260,7 +263,7 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
         plans = [_plan(asset, reading, constraints, groups.servers) for asset, reading in meant.items()]
         return groups, dict(zip(meant, with_targets(plans, groups.supporting, (group.leader for group in known))))
 
-    def settled(found: tuple[AssetGroups, dict[Asset, Plan]]) -> bool:
+    def settled(found: tuple[AssetGroups, dict[StepDownAsset, LeadershipPlan]]) -> bool:
         return not any(item.transient for item in found[1].values())
 
     seen = wait_until(plan, settled, min(timeout, SETTLE_SECONDS))
@@ -269,9 +272,9 @@ def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[st
     refused = {
         asset: item for asset, item in plans.items() if item.action == REFUSED or (item.action == SINGLE and not skip)
     }
-    jobs: dict[Asset, Job[Asset]] = {}
+    jobs: dict[StepDownAsset, StepDownJob[StepDownAsset]] = {}
     if not refused and not module.check_mode:
-        jobs = {asset: Job(asset, item) for asset, item in plans.items() if item.action == STEP_DOWN}
+        jobs = {asset: StepDownJob(asset, item) for asset, item in plans.items() if item.action == STEP_DOWN}
         step_down(
             groups, list(jobs.values()), groups.servers, groups.supporting, timeout - seen.waited, params["concurrency"]
         )
@@ -314,7 +317,9 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
         account = connections.identity(params["account"]) if params["account"] else None
         label = connections.label(account)
         named = [
-            Asset(account, name, None, label) if kind == STREAM else Asset(account, stream or "", name, label)
+            StepDownAsset(account, name, None, label)
+            if kind == STREAM
+            else StepDownAsset(account, stream or "", name, label)
             for name in names
         ]
         return _Scope(kind, (account,), tuple(named), stream)
@@ -355,11 +360,13 @@ def _servers(connections: Connections, system: bool) -> tuple[Server, ...]:
         raise
 
 
-def _plan(asset: Asset, reading: Reading, constraints: LeaderConstraints, servers: Mapping[str, Server]) -> Plan:
+def _plan(
+    asset: StepDownAsset, reading: Reading, constraints: LeaderConstraints, servers: Mapping[str, Server]
+) -> LeadershipPlan:
     """Return the plan for an asset; a missing reply may be transient."""
     if isinstance(reading, NatsFailure):
         unknown = RaftGroup(kind=STREAM if asset.consumer is None else CONSUMER, subject=asset.label, size=0)
-        return Plan(
+        return LeadershipPlan(
             REFUSED,
             constraints,
             unknown,
@@ -373,7 +380,7 @@ def _unknown(why: str) -> NatsFailure:
     return NatsFailure("timeout", why)
 
 
-def _with_context(asset: Asset | None, failure: NatsFailure) -> NatsFailure:
+def _with_context(asset: StepDownAsset | None, failure: NatsFailure) -> NatsFailure:
     """Return the failure with the asset's name and, for an account without JetStream, the remedy."""
     if asset is not None:
         failure.description = f"{asset.label}: {failure.description}"
@@ -385,7 +392,9 @@ def _with_context(asset: Asset | None, failure: NatsFailure) -> NatsFailure:
     return failure
 
 
-def _result(asset: Asset, plan: Plan, refused: bool, job: Job[Asset] | None, check_mode: bool) -> dict[str, Any]:
+def _result(
+    asset: StepDownAsset, plan: LeadershipPlan, refused: bool, job: StepDownJob[StepDownAsset] | None, check_mode: bool
+) -> dict[str, Any]:
     """Return the result for one asset."""
     return {
         "account": asset.account,
@@ -410,9 +419,9 @@ def _diff(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     changed = [item for item in results if item["changed"]]
     return {
         when: {
-            Asset(item["account"], item["stream"], item.get("consumer"), item["account_name"]).label: leader_text(
-                item, when
-            )
+            StepDownAsset(
+                item["account"], item["stream"], item.get("consumer"), item["account_name"]
+            ).label: leader_text(item, when)
             for item in changed
         }
         for when in ("before", "after")

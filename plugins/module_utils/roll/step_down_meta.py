@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     plan_group,
     supports_placement,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Job, Reading, step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Reading, StepDownJob, step_down
 
 
 class MetaGroups:
@@ -62,7 +62,7 @@ def move_meta_leader(client: Client, constraints: LeaderConstraints, timeout: fl
     there, group = groups.state()
     servers = {server.name: server for server in there}
     plan = plan_group(group, constraints, servers)
-    job = Job("meta", plan)
+    job = StepDownJob("meta", plan)
     if plan.action == STEP_DOWN:
         step_down(groups, [job], servers, supports_placement(there), timeout)
     failed = plan.reason if plan.action == REFUSED else job.failed

@@ -69,7 +69,7 @@ class Secret(str):
 
 
 @dataclass
-class Server:
+class AdoptedServer:
     """One server as a host of the inventory."""
 
     host: str
@@ -90,7 +90,7 @@ class Adoption:
     """The result of an adoption. If there are `refusals`, the other fields must not be used."""
 
     refusals: list[str] = field(default_factory=list)
-    servers: list[Server] = field(default_factory=list)
+    servers: list[AdoptedServer] = field(default_factory=list)
     group: dict[str, Any] = field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     group_vault: dict[str, str] = field(default_factory=dict)
@@ -218,7 +218,7 @@ def _cluster_refusals(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 # --- One server -----------------------------------------------------------------------------------------------------
 
 
-def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) -> Server:
+def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) -> AdoptedServer:
     vault: dict[str, str] = {}
 
     def hide(leaf: Leaf) -> Any:
@@ -243,7 +243,7 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
     if config_change(hidden, again, one["process"]["version"])["action"] != "none":
         raise ConfigError((), "the variables do not reproduce the configuration")
     action, reasons = _first_deploy(running, config, one["process"]["version"])
-    return Server(
+    return AdoptedServer(
         host=host,
         variables={PREFIX + name: value for name, value in variables.items()},
         vault=vault,
@@ -548,7 +548,7 @@ def _alike(by_host: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], di
     return shared, {host: {n: v for n, v in one.items() if n not in shared} for host, one in by_host.items()}
 
 
-def _page(found: Mapping[str, Mapping[str, Any]], servers: Sequence[Server]) -> Page:
+def _page(found: Mapping[str, Mapping[str, Any]], servers: Sequence[AdoptedServer]) -> Page:
     actions = Counter(server.action for server in servers)
     head = page(
         f"{len(servers)} {'server' if len(servers) == 1 else 'servers'} of the cluster "

@@ -72,7 +72,7 @@ class CredentialOptions:
 
 
 @dataclass(frozen=True)
-class Changes:
+class CredentialChanges:
     """The differences of all hosts combined; users are mappings of account and user."""
 
     added: Sequence[Mapping[str, str]]
@@ -105,7 +105,7 @@ def credential_rotation(
         if host.running and host.loaded is not None:
             users[name] = user_plan(host.loaded, host.desired, host.given, options.remove_users, same_password)
             routes[name] = route_plan(host.loaded, host.desired)
-    changes = Changes(
+    changes = CredentialChanges(
         added=_unique(user for plan in users.values() for user in plan["added"]),
         removed=_unique(user for plan in users.values() for user in plan["removed"]),
         changed=_unique(user for plan in users.values() for user in plan["changed"]),
@@ -139,7 +139,7 @@ def credential_rotation(
 # --- The cluster ------------------------------------------------------------------------------------------------------
 
 
-def _user_steps(changes: Changes, options: CredentialOptions, wait_seconds: int) -> list[str]:
+def _user_steps(changes: CredentialChanges, options: CredentialOptions, wait_seconds: int) -> list[str]:
     steps = []
     if options.phase != "remove" and (changes.added or changes.changed):
         steps.append("add_users")
@@ -153,7 +153,7 @@ def _route_steps(plans: Sequence[Mapping[str, Any]], options: CredentialOptions)
     return ["close_routes"] if steps and options.routes == "at_once" else steps
 
 
-def _lines(steps: Sequence[str], changes: Changes, options: CredentialOptions) -> list[str]:
+def _lines(steps: Sequence[str], changes: CredentialChanges, options: CredentialOptions) -> list[str]:
     """Return the steps of the run for operators."""
     lines = []
     for step in steps:
@@ -176,7 +176,7 @@ def _lines(steps: Sequence[str], changes: Changes, options: CredentialOptions) -
     return [f"There is nothing to do for the phase {options.phase}." if changes.users else _NOTHING_TO_DO]
 
 
-def _remaining(changes: Changes, removed: Sequence[Mapping[str, str]]) -> list[str]:
+def _remaining(changes: CredentialChanges, removed: Sequence[Mapping[str, str]]) -> list[str]:
     if changes.removed and not removed:
         return [
             f"Still accepted: {_names(changes.removed)}. At the end of the window run this again with"
@@ -186,7 +186,7 @@ def _remaining(changes: Changes, removed: Sequence[Mapping[str, str]]) -> list[s
 
 
 def _refusals(
-    hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions, wait_seconds: int
+    hosts: Mapping[str, HostCredentials], changes: CredentialChanges, options: CredentialOptions, wait_seconds: int
 ) -> list[str]:
     """Return every reason not to start, in complete sentences."""
     return [
@@ -197,7 +197,7 @@ def _refusals(
 
 
 def _state_refusals(
-    hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions
+    hosts: Mapping[str, HostCredentials], changes: CredentialChanges, options: CredentialOptions
 ) -> Iterator[str]:
     if options.missing_hosts:
         yield (
@@ -232,7 +232,7 @@ def _state_refusals(
         )
 
 
-def _user_refusals(changes: Changes, options: CredentialOptions, wait_seconds: int) -> Iterator[str]:
+def _user_refusals(changes: CredentialChanges, options: CredentialOptions, wait_seconds: int) -> Iterator[str]:
     if changes.route_steps and changes.users:
         yield "The inventory changes both users and route credentials. Rotate one of them, then change the other."
     if changes.changed and not options.disconnect_clients:
@@ -260,7 +260,7 @@ def _user_refusals(changes: Changes, options: CredentialOptions, wait_seconds: i
 
 
 def _route_refusals(
-    hosts: Mapping[str, HostCredentials], changes: Changes, options: CredentialOptions
+    hosts: Mapping[str, HostCredentials], changes: CredentialChanges, options: CredentialOptions
 ) -> Iterator[str]:
     without_tls = [
         name

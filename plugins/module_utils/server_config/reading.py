@@ -56,7 +56,7 @@ class Block(dict[str, Any]):
 
 
 @dataclass
-class Reading:
+class ParsedConfig:
     """A configuration as nats-server parses it, its files, and the environment variables that they use."""
 
     config: Block
@@ -64,14 +64,14 @@ class Reading:
     environment: list[str] = field(default_factory=list)
 
 
-def read_config(path: str, read: Callable[[str], str], environment: Mapping[str, str]) -> Reading:
+def read_config(path: str, read: Callable[[str], str], environment: Mapping[str, str]) -> ParsedConfig:
     """Return the configuration that nats-server loads from a file, with its includes and variables.
 
     `path`: the absolute path, as on the command line. `read`: returns the text of a file, and may raise OSError.
     `environment`: the environment of the process. Raises ConfigSyntaxError, whose message names the file and the line
     but no value.
     """
-    reading = Reading(Block())
+    reading = ParsedConfig(Block())
     reading.config = _File(path, reading, read, environment).whole()
     return reading
 
@@ -112,7 +112,7 @@ class _File:
     def __init__(
         self,
         path: str,
-        reading: Reading,
+        reading: ParsedConfig,
         read: Callable[[str], str],
         environment: Mapping[str, str],
         depth: int = 0,

@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
     read_catalogue,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import Store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import UNREADABLE, Server, domains
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import parse_server
@@ -38,7 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapsh
     JWTS,
     LAKE,
     Origin,
-    Row,
+    SnapshotLine,
     SnapshotWriter,
     endpoint_rows,
     expiry_rows,
@@ -96,7 +96,7 @@ _LARGEST_ARTIFACT = 512 << 20
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CaptureOptions:
     """The requested content of a snapshot, and its destination. `deadline`: seconds after which no further request is
     sent. `logs`: a folder with one file of log lines for each server, named after the server. `backups`: the directory
     of backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: results of nats_server_unreported_info,
@@ -108,13 +108,13 @@ class Wanted:
     expected: Collection[str] = ()
     deadline: float = 60.0
     logs: Path | None = None
-    backups: Store | None = None
+    backups: BackupStore | None = None
     form: str = JSON
     hosts: Sequence[Mapping[str, Any]] = ()
     drift: Path | None = None
 
 
-def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
+def collect(client: Client, wanted: CaptureOptions) -> tuple[Path, dict[str, Any]]:
     """Take a snapshot of all servers and return the path and the content of its manifest.
 
     A missing reply is recorded as a line with the failure, to distinguish unknown values from absent ones. Raises
@@ -123,7 +123,7 @@ def collect(client: Client, wanted: Wanted) -> tuple[Path, dict[str, Any]]:
 
 
 class _Pass:
-    def __init__(self, client: Client, wanted: Wanted) -> None:
+    def __init__(self, client: Client, wanted: CaptureOptions) -> None:
         self._api = SystemApi(client, deadline=time.monotonic() + wanted.deadline, decode=json_text.document)
         self._client = client
         self._wanted = wanted
@@ -145,7 +145,7 @@ class _Pass:
         with SnapshotWriter(self._wanted.lake, self._wanted.fleet, started, form=self._wanted.form) as writer:
             self._writer = writer
             for server in servers:
-                writer.add(self._origin(server), Row("servers", {}, _described(server)))
+                writer.add(self._origin(server), SnapshotLine("servers", {}, _described(server)))
             for name in discovery.missing:
                 failure = NatsFailure("server_missing", f"expected server {name} did not answer", server=name)
                 writer.fail("servers", Origin("", name, received=timestamp(datetime.now(timezone.utc))), failure)
@@ -159,7 +159,7 @@ class _Pass:
                 self._read_logs(servers, self._wanted.logs)
             for host in self._wanted.hosts:
                 found = {key: value for key, value in host.items() if value is not None}
-                writer.add(self._named(servers, found.pop("server")), Row(HOSTS, {}, found))
+                writer.add(self._named(servers, found.pop("server")), SnapshotLine(HOSTS, {}, found))
             if self._wanted.backups is not None:
                 self._read_backups(self._wanted.backups)
             if self._wanted.drift is not None:
@@ -237,9 +237,9 @@ class _Pass:
         for path in sorted(folder.iterdir()):
             origin = self._named(servers, path.stem)
             for line in log_lines(path):
-                self._writer.add(origin, Row("server_log", {}, line))
+                self._writer.add(origin, SnapshotLine("server_log", {}, line))
 
-    def _read_backups(self, store: Store) -> None:
+    def _read_backups(self, store: BackupStore) -> None:
         """Write, for each stream, when it was last saved and last restored successfully in a drill; if JSZ is not
         available, for the streams that the last runs found."""
         # These rows have no server name, even if the host has the same name as a server.
@@ -259,7 +259,7 @@ class _Pass:
             # As in replies from servers, unknown values are omitted from a row.
             found = {key: value for key, value in one.as_dict().items() if value is not None}
             keys = {key: found.pop(key) for key in ("account", "stream")}
-            self._writer.add(here, Row(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
+            self._writer.add(here, SnapshotLine(BACKUPS, keys, {**found, "problem": nothing or one.problem}))
 
     def _read_drift(self, path: Path) -> None:
         """Write the last comparison of each document with its assets."""
@@ -273,9 +273,9 @@ class _Pass:
         for one in drift.documents:
             found = {"checked": timestamp(drift.checked), "assets": one.assets, "drifting": one.drifting}
             keys = {"account": one.account, "document": one.document}
-            self._writer.add(here, Row(DRIFT, keys, {**found, "reason": one.reason}))
+            self._writer.add(here, SnapshotLine(DRIFT, keys, {**found, "reason": one.reason}))
 
-    def _note_jwts(self, row: Row) -> None:
+    def _note_jwts(self, row: SnapshotLine) -> None:
         """Add the JWTs of a reply, which its row will not contain, to those whose expiry is written."""
         if row.table == "varz":
             for token in row.data.get("trusted_operators_jwt") or ():
@@ -374,7 +374,7 @@ def _write_artifacts(
         origin = Origin(server.id, server.name, server.cluster, server.version, reported, domain)
         if server.id not in servers:
             servers[server.id] = server
-            writer.add(origin, Row("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
+            writer.add(origin, SnapshotLine("servers", {}, {**_described(server), "rtt": None, "clock_offset": None}))
         for row in rows:
             writer.add(origin, row)
     return list(servers.values()), members

@@ -44,7 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metric
     REASONS,
     Exposition,
     FaultList,
-    Reading,
+    Sweep,
     backup_metrics,
     cause_metrics,
     cluster_metrics,
@@ -83,7 +83,7 @@ class SweepOptions:
     report: Optional[Path] = None
 
 
-class _Document(Generic[T]):
+class _ParsedFile(Generic[T]):
     """A file and its parsed content, read again whenever the file changes."""
 
     def __init__(self, path: Path, parse: Callable[[str], T], tail: int = 0) -> None:
@@ -124,10 +124,10 @@ class Sweeper:
         self._began = time.monotonic()
         self._last: Optional[Exposition] = None
         self._ended = self._began
-        self._journal = _Document(wanted.journal, _journal_of, JOURNAL_TAIL) if wanted.journal else None
-        self._catalogue = _Document(wanted.backups / FILE, read_catalogue) if wanted.backups else None
-        self._drift = _Document(wanted.drift, read_drift) if wanted.drift else None
-        self._report = _Document(wanted.report, json.loads) if wanted.report else None
+        self._journal = _ParsedFile(wanted.journal, _journal_of, JOURNAL_TAIL) if wanted.journal else None
+        self._catalogue = _ParsedFile(wanted.backups / FILE, read_catalogue) if wanted.backups else None
+        self._drift = _ParsedFile(wanted.drift, read_drift) if wanted.drift else None
+        self._report = _ParsedFile(wanted.report, json.loads) if wanted.report else None
 
     # --- the thread -----------------------------------------------------------------------------------------------
 
@@ -251,13 +251,13 @@ class Sweeper:
 
     def _reading(
         self, cluster: Cluster, sample: Sample, varz: Mapping[str, Mapping[str, Any]], journal: Journal
-    ) -> Reading:
+    ) -> Sweep:
         self._places.update({server.name: server.cluster for server in cluster.servers})
         places = {server.cluster for server in cluster.servers}
         only = places.pop() if len(places) == 1 else ""
         # Even if there is no inventory, the missing members of the meta group are known.
         names = {*(self._wanted.expected_servers or ()), *(cluster.meta.group.members if cluster.meta else ())}
-        return Reading(
+        return Sweep(
             cluster,
             (*sample.errors, *sample.warnings),
             sample.tolerated,
@@ -268,7 +268,7 @@ class Sweeper:
         )
 
     def _read(
-        self, out: Exposition, name: str, document: Optional[_Document[T]], add: Callable[[T], None]
+        self, out: Exposition, name: str, document: Optional[_ParsedFile[T]], add: Callable[[T], None]
     ) -> Optional[T]:
         """Return the content of a file after adding its metrics, None if it is missing or unreadable."""
         if document is None:

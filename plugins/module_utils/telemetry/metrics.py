@@ -334,7 +334,7 @@ class FaultList:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Sweep:
     """The servers' data from one sweep. `problems`: those found by the health rules, except `tolerated` ones.
     `expected`: server → its cluster, empty if unknown. `varz`: the VARZ of the servers that responded, by server ID.
     `selected`: the streams with separate series, as ACCOUNT/STREAM with * and ?."""
@@ -368,7 +368,7 @@ def cause_metrics(out: Exposition, causes: Iterable[RootCause]) -> None:
             out.add("natsops_root_causes", counts[kind, severity], kind=kind, severity=severity)
 
 
-def cluster_metrics(out: Exposition, reading: Reading, faults: FaultList, now: float) -> None:
+def cluster_metrics(out: Exposition, reading: Sweep, faults: FaultList, now: float) -> None:
     """Add the metrics of servers, groups, and single streams and consumers. `now`: seconds of a monotonic clock."""
     states = group_states(reading)
     _servers(out, reading)
@@ -381,7 +381,7 @@ def cluster_metrics(out: Exposition, reading: Reading, faults: FaultList, now: f
     _selected(out, reading, faults.limit)
 
 
-def group_states(reading: Reading) -> dict[Fault, bool]:
+def group_states(reading: Sweep) -> dict[Fault, bool]:
     """Return each stream and consumer with its state, and whether a client recreates it. A ghost exists on no server;
     it is assigned to the cluster of the servers that report it."""
     worst: dict[str, str] = {}
@@ -410,7 +410,7 @@ def _fault(kind: str, subject: str, cluster: str, state: str) -> Fault:
     return Fault(cluster, kind, account, stream, consumer, state)
 
 
-def _servers(out: Exposition, reading: Reading) -> None:
+def _servers(out: Exposition, reading: Sweep) -> None:
     servers = reading.cluster.servers
     missing = {name: place for name, place in reading.expected.items() if name not in reading.cluster.names}
     for cluster in reading.clusters:
@@ -474,7 +474,7 @@ def jwt_metrics(out: Exposition, rows: Sequence[Expiry]) -> None:
                 out.add("natsops_jwt_expiring_connections", count, **labels, severity=severity)
 
 
-def _stops(out: Exposition, reading: Reading) -> None:
+def _stops(out: Exposition, reading: Sweep) -> None:
     can_stop = stoppable_servers(reading.cluster, StopPolicy(limits=reading.limits))
     for server in reading.cluster.servers:
         out.add("natsops_server_can_stop", can_stop[server.name], cluster=server.cluster, server=server.name)
@@ -483,7 +483,7 @@ def _stops(out: Exposition, reading: Reading) -> None:
         out.add("natsops_servers_stoppable", free, cluster=cluster)
 
 
-def _states(out: Exposition, reading: Reading, states: Iterable[Fault]) -> None:
+def _states(out: Exposition, reading: Sweep, states: Iterable[Fault]) -> None:
     counts = Counter((fault.cluster, fault.kind, fault.state) for fault in states)
     for cluster in sorted({*reading.clusters, *(cluster for cluster, _kind, _state in counts)}):
         for kind in (STREAM, CONSUMER):
@@ -500,7 +500,7 @@ class _Class:
     margins: list[int] = field(default_factory=list)
 
 
-def _margin(group: RaftGroup, quorum: int, reading: Reading) -> tuple[int, int]:
+def _margin(group: RaftGroup, quorum: int, reading: Sweep) -> tuple[int, int]:
     """Return how many members are in step, and by how many they exceed the quorum."""
     in_step = len(members_in_step(group, reading.cluster.names, reading.limits) & reading.cluster.names)
     return in_step, in_step - quorum
@@ -510,7 +510,7 @@ def _lag(group: RaftGroup) -> int:
     return max((peer.lag for peer in group.peers), default=0)
 
 
-def _classes(out: Exposition, reading: Reading) -> None:
+def _classes(out: Exposition, reading: Sweep) -> None:
     """Add the quorums of each class, the lag of each kind, and the number of groups that each server leads."""
     classes: dict[tuple[str, str, int], _Class] = {}
     lags = {(cluster, kind): 0 for cluster in reading.clusters for kind in (STREAM, CONSUMER)}
@@ -545,7 +545,7 @@ def _classes(out: Exposition, reading: Reading) -> None:
             out.add("natsops_server_leaders", led, cluster=server.cluster, server=server.name, kind=kind)
 
 
-def _meta(out: Exposition, reading: Reading) -> None:
+def _meta(out: Exposition, reading: Sweep) -> None:
     meta = reading.cluster.meta
     if meta is not None:
         known = meta.group.leader is not None and set(meta.views.values()) == {meta.group.leader}
@@ -553,7 +553,7 @@ def _meta(out: Exposition, reading: Reading) -> None:
         out.add("natsops_meta_pending", meta.pending if meta.group.leader else None)
 
 
-def _sources(out: Exposition, reading: Reading) -> None:
+def _sources(out: Exposition, reading: Sweep) -> None:
     """Add mirrors and sources as reported by the leaders of their streams. If the origin is lost, a mirror or source is
     silent and has no lag."""
     counts: Counter[tuple[str, str]] = Counter()
@@ -589,7 +589,7 @@ def _at_fault(out: Exposition, states: Mapping[Fault, bool], faults: FaultList, 
     _list_metrics(out, AT_FAULT, len(rows), omitted, faults.limit)
 
 
-def _selected(out: Exposition, reading: Reading, limit: int) -> None:
+def _selected(out: Exposition, reading: Sweep, limit: int) -> None:
     """Add the selected streams and their durable consumers, sorted by name."""
     chosen = [
         stream

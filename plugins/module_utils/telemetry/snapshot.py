@@ -32,9 +32,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot_files import (
     FILE_SIZE,
-    Lines,
+    JsonLines,
     Origin,
-    Table,
+    SnapshotTable,
     write_durably,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.typed_columns import TypedTable
@@ -47,7 +47,7 @@ __all__ = [
     "LAKE",
     "PARQUET",
     "Origin",
-    "Row",
+    "SnapshotLine",
     "SnapshotWriter",
     "endpoint_rows",
     "expiry_rows",
@@ -80,7 +80,7 @@ _HARMLESS = ("jsz_streams", "jsz_consumers", "raftz", "hosts")
 _QUOTED_FAILURES = 50
 
 
-class Row(NamedTuple):
+class SnapshotLine(NamedTuple):
     """A future line: its table, its identity in addition to the server, and the data that the server reported, which
     may be a `json_text.Text`."""
 
@@ -101,7 +101,7 @@ def message_origin(server: Server, domain: str, arrived: datetime | None = None)
     return Origin(server.id, server.name, server.cluster, server.version, received, domain)
 
 
-def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[Row]:
+def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> Iterator[SnapshotLine]:
     """Yield the rows of a server's reply, or of one page of it. `first`: whether the figures of the server itself have
     not been recorded yet.
 
@@ -109,35 +109,35 @@ def endpoint_rows(endpoint: str, data: dict[str, Any], first: bool = True) -> It
     if endpoint == "jsz":
         accounts = data.pop("account_details", None) or ()
         if first:
-            yield Row("jsz", {}, data)
+            yield SnapshotLine("jsz", {}, data)
         for account in accounts:
             yield from _account_rows(account)
     elif endpoint == "raftz":
         for account, groups in data.items():
             for name, group in (groups or {}).items():
-                yield Row("raftz", {"account": account, "raft_group": name}, group)
+                yield SnapshotLine("raftz", {"account": account, "raft_group": name}, group)
     elif endpoint == "gatewayz":
         for name, gateway in (data.get("outbound_gateways") or {}).items():
             keys = {"gateway": name, "direction": "outbound", "configured": bool(gateway.get("configured"))}
-            yield Row("gatewayz", keys, gateway.get("connection") or {})
+            yield SnapshotLine("gatewayz", keys, gateway.get("connection") or {})
         for name, gateways in (data.get("inbound_gateways") or {}).items():
             for gateway in gateways or ():
                 keys = {"gateway": name, "direction": "inbound", "configured": bool(gateway.get("configured"))}
-                yield Row("gatewayz", keys, gateway.get("connection") or {})
+                yield SnapshotLine("gatewayz", keys, gateway.get("connection") or {})
     elif endpoint == "ipqueuesz":
         for name, queue in data.items():
-            yield Row("ipqueuesz", {"queue": name}, queue)
+            yield SnapshotLine("ipqueuesz", {"queue": name}, queue)
     elif endpoint == "accountz":
         detail = data.get("account_detail") or {}
-        yield Row("accountz", {"account": detail.get("account_name")}, with_limits(detail))
+        yield SnapshotLine("accountz", {"account": detail.get("account_name")}, with_limits(detail))
     elif endpoint in _LISTS:
         for item in data.get(_LISTS[endpoint]) or ():
-            yield Row(endpoint, {"account": item.get("acc")} if endpoint == "accstatz" else {}, item)
+            yield SnapshotLine(endpoint, {"account": item.get("acc")} if endpoint == "accstatz" else {}, item)
     else:
-        yield Row(endpoint, {}, data)
+        yield SnapshotLine(endpoint, {}, data)
 
 
-def expiry_rows(logins: Logins, now: float) -> Iterator[Row]:
+def expiry_rows(logins: Logins, now: float) -> Iterator[SnapshotLine]:
     """Yield the names, the public keys, the expiry and the effect of the JWTs in use. `now`: seconds since 1970."""
     for one in evaluate(logins, now):
         data = {
@@ -146,7 +146,7 @@ def expiry_rows(logins: Logins, now: float) -> Iterator[Row]:
             "urgency": one.severity,
             "text": one.text,
         }
-        yield Row(JWTS, {"account": one.account}, data)
+        yield SnapshotLine(JWTS, {"account": one.account}, data)
 
 
 def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
@@ -159,12 +159,12 @@ def with_limits(detail: dict[str, Any]) -> dict[str, Any]:
     return detail
 
 
-def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
+def _account_rows(account: dict[str, Any]) -> Iterator[SnapshotLine]:
     """Yield an account's rows of JSZ. A consumer also gets values that only its stream's detail contains: its Raft
     group, and the settings that determine the number of its replicas (consumer.go ConsumerConfig.replicas)."""
     name = account_id(account)
     streams = account.pop("stream_detail", None) or ()
-    yield Row("jsz_accounts", {"account": name}, account)
+    yield SnapshotLine("jsz_accounts", {"account": name}, account)
     if json_text.is_text(streams):
         yield from _stream_rows(name, streams)
         return
@@ -172,7 +172,7 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
         config = stream.get("config") or {}
         groups = {item.get("name"): item.get("raft_group") for item in stream.pop("consumer_raft_groups", None) or ()}
         consumers = stream.pop("consumer_detail", None) or ()
-        yield Row("jsz_streams", {"account": name}, stream)
+        yield SnapshotLine("jsz_streams", {"account": name}, stream)
         for consumer in consumers:
             keys = {
                 "account": name,
@@ -180,16 +180,16 @@ def _account_rows(account: dict[str, Any]) -> Iterator[Row]:
                 "stream_replicas": config.get("num_replicas"),
                 "stream_retention": config.get("retention"),
             }
-            yield Row("jsz_consumers", keys, consumer)
+            yield SnapshotLine("jsz_consumers", keys, consumer)
 
 
-def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
+def _stream_rows(account: str, streams: json_text.Text) -> Iterator[SnapshotLine]:
     """Yield the same rows as `_account_rows`, from the unparsed text of an account's `stream_detail`."""
     keys = {"account": account}
     for stream in json_text.list_of_members(streams):
         groups = json_text.read(stream.pop("consumer_raft_groups", b"null")) or ()
         consumers = json_text.items(stream.pop("consumer_detail", b"[]"))
-        yield Row("jsz_streams", keys, json_text.joined(stream))
+        yield SnapshotLine("jsz_streams", keys, json_text.joined(stream))
         if not consumers:
             continue
         raft_groups_by_name = {item.get("name"): item.get("raft_group") for item in groups}
@@ -197,7 +197,7 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[Row]:
         stream_settings = {"stream_replicas": replicas, "stream_retention": retention}
         for consumer in consumers:
             group = raft_groups_by_name.get(json_text.read_name(consumer))
-            yield Row("jsz_consumers", {"account": account, "raft_group": group, **stream_settings}, consumer)
+            yield SnapshotLine("jsz_consumers", {"account": account, "raft_group": group, **stream_settings}, consumer)
 
 
 class SnapshotWriter:
@@ -215,7 +215,7 @@ class SnapshotWriter:
         self._bronze = lake / "bronze"
         self._incoming = self._bronze / "_incoming" / self.name
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, SnapshotTable] = {}
         self._quoted: list[dict[str, Any]] = []
         self._domains: set[str] = set()
         self._file_size = FILE_SIZE
@@ -233,7 +233,7 @@ class SnapshotWriter:
         """Return the number of missing replies."""
         return sum(table.failures for table in self._tables.values())
 
-    def add(self, origin: Origin, row: Row) -> None:
+    def add(self, origin: Origin, row: SnapshotLine) -> None:
         """Write one row."""
         name, keys, data = row
         self._domains.add(origin.domain)
@@ -291,18 +291,18 @@ class SnapshotWriter:
             _move(incoming, path)
         return path, content
 
-    def _new_table(self, name: str) -> Table:
+    def _new_table(self, name: str) -> SnapshotTable:
         where = (self._incoming, name, f"{name}/{self._place}/{self.name}", self._file_size)
         envelope = {"snapshot": self.name, "fleet": self.fleet}
-        table: Table = (
+        table: SnapshotTable = (
             TypedTable(envelope, self.started, TABLES[name], *where)
             if self._form == PARQUET
-            else Lines(envelope, *where)
+            else JsonLines(envelope, *where)
         )
         self._tables[name] = table
         return table
 
-    def _publish(self, table: Table) -> dict[str, Any]:
+    def _publish(self, table: SnapshotTable) -> dict[str, Any]:
         for number, file in enumerate(table.files):
             _move(table.draft(number), self._bronze / file.path)
         files = [{"path": file.path, "rows": file.rows, "bytes": file.size} for file in table.files]

@@ -37,7 +37,7 @@ class Origin:
 
 
 @dataclass
-class File:
+class SnapshotFile:
     """A file of a table: its path below bronze, and its numbers of lines and bytes."""
 
     path: str
@@ -45,7 +45,7 @@ class File:
     size: int = 0
 
 
-class Table:
+class SnapshotTable:
     """The files of one table of a snapshot while they are being written. `folder`: the folder that contains them until
     they are published; `place`: their directories and the beginning of their names below bronze."""
 
@@ -54,7 +54,7 @@ class Table:
         self.failures = 0
         #: Number of rows that have data outside the columns, if known.
         self.unknown: int | None = None
-        self.files: list[File] = []
+        self.files: list[SnapshotFile] = []
         self._folder = folder
         self._name = name
         self._place = place
@@ -76,11 +76,11 @@ class Table:
 
     def _new_file(self, suffix: str) -> IO[bytes]:
         number = len(self.files)
-        self.files.append(File(f"{self._place}-{number}.{suffix}"))
+        self.files.append(SnapshotFile(f"{self._place}-{number}.{suffix}"))
         return create(self.draft(number))
 
 
-class Lines(Table):
+class JsonLines(SnapshotTable):
     """JSON lines, compressed by gzip."""
 
     def __init__(self, envelope: Mapping[str, Any], *where: Any) -> None:

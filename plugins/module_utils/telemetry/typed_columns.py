@@ -36,7 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot_files import (
     Origin,
-    Table,
+    SnapshotTable,
     close_durably,
 )
 
@@ -113,7 +113,7 @@ def epoch_microseconds(text: str) -> int | None:
 # -------------------------------------------------------------------------------
 
 
-class _Document:
+class _Decoders:
     """The decoders of documents: one for documents with only declared keys, and one for all others. `others`: whether
     undeclared keys are stored."""
 
@@ -450,7 +450,7 @@ class _Configurations:
 
     def __init__(self, fields: Sequence[Field], make: _Columns) -> None:
         _msgspec, self._pa = libraries()
-        self._document = _Document(fields, others=False)
+        self._document = _Decoders(fields, others=False)
         self._make = make
         self.type = make.type(parse_type(config_type(fields)))
 
@@ -476,7 +476,7 @@ def _plain(text: Any) -> str | None:
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
-class TypedTable(Table):
+class TypedTable(SnapshotTable):
     """A table as one Parquet file. `moment`: when the snapshot began."""
 
     def __init__(self, envelope: Mapping[str, Any], moment: datetime, declared: Reported, *where: Any) -> None:
@@ -486,7 +486,7 @@ class TypedTable(Table):
         self._whole = envelope
         self._started = (moment - _EPOCH) // timedelta(microseconds=1)
         self._declared = declared
-        self._document = _Document(declared.fields)
+        self._document = _Decoders(declared.fields)
         self._make = _Columns()
         self._configurations = _Configurations(declared.config, self._make) if declared.config else None
         self._failure = parse_type(FAILURE_TYPE)

@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import (
-    Outcome,
+    BackupOutcome,
     WantedRun,
     save_streams,
 )
@@ -36,7 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.progress import 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
 
 
-def save(settings: dict[str, Any]) -> Outcome:
+def save(settings: dict[str, Any]) -> BackupOutcome:
     """Back up the requested streams. Raises NatsFailure."""
     given = {key: value for key, value in settings["connection"].items() if value is not None}
     own = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
@@ -49,7 +49,7 @@ def save(settings: dict[str, Any]) -> Outcome:
         settings["exclude"],
         settings["verify"],
         requested_pace(pace),
-        Keep(**settings["keep"]),
+        Retention(**settings["keep"]),
     )
     with Connections(own, users) as connections:
         return save_streams(connections, wanted, Progress(None, None), check_mode=False)

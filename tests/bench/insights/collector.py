@@ -33,7 +33,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Reply
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import _body as reply_body
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import CaptureOptions, collect
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import FORMATS, JSON
 from support.snapshots import raft_member, recorded
 
@@ -159,7 +159,7 @@ def measured(folder: Path, form: str) -> Cost:
     with tempfile.TemporaryDirectory(dir=folder.parent) as lake:
         client = Simulated(folder)
         wall, cpu = time.perf_counter(), time.process_time()
-        wanted = Wanted(Path(lake), "bench", ENDPOINTS, deadline=3600.0, form=JSON if form == PLAIN else form)
+        wanted = CaptureOptions(Path(lake), "bench", ENDPOINTS, deadline=3600.0, form=JSON if form == PLAIN else form)
         _path, manifest = collect(client, wanted)  # type: ignore[arg-type]
         cpu, wall = time.process_time() - cpu - client.spent, time.perf_counter() - wall
         size = sum(path.stat().st_size for path in Path(lake).rglob("*") if path.is_file())

@@ -24,7 +24,7 @@ from pathlib import Path
 from bench.insights.processes import tree
 from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
-from jetstream_insights.stream_client import Connection, Range, Stream, read_range, stream_state
+from jetstream_insights.stream_client import Range, StreamConnection, StreamSelection, read_range, stream_state
 from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import SparkSession
 from support.streams import Site, running_site
@@ -81,7 +81,7 @@ def main() -> None:
 
 def rows(site: Site, stream: str, whole: Range) -> int:
     """Read a stream with the package's reader alone."""
-    return sum(len(some.sequences) for some in read_range(site.login, Stream(stream), whole, True))
+    return sum(len(some.sequences) for some in read_range(site.login, StreamSelection(stream), whole, True))
 
 
 def table(spark: SparkSession, site: Site, stream: str, messages: int) -> int:
@@ -106,8 +106,8 @@ def run(site: Site, messages: int, repeat: int) -> None:
     spark = session("local[1]", "1g")
     spark.dataSource.register(JetStreamSource)
     for stream in ("DIRECT", "PLAIN"):
-        with Connection(site.login) as connection:
-            state = stream_state(connection, Stream(stream))
+        with StreamConnection(site.login) as connection:
+            state = stream_state(connection, StreamSelection(stream))
         whole = Range(1, state.last, state.created, state.way)
 
         works = {

@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, Server
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import (
+    AdoptedServer,
+    Adoption,
+    Secret,
+)
 from ansible_collections.natsops.jetstream.plugins.modules.nats_adoption import content_text, inventory_files
 
 VALUES = {"vault_nats_x": "{{ lookup('pipe', 'id') }} {% raw %}", "vault_nats_y": "plain: #", "vault_nats_z": "1e5"}
@@ -42,7 +46,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
     }
-    server = Server("h1", {}, {}, [], [], [], "reload", [], [])
+    server = AdoptedServer("h1", {}, {}, [], [], [], "reload", [], [])
     adoption = Adoption(
         servers=[server], group=group, hosts={"h1": {}}, group_vault=dict(VALUES), host_vaults={"h1": {}}
     )
@@ -69,7 +73,7 @@ def test_secrets_are_references_and_no_value_is_a_template(tmp_path: Path) -> No
 def test_clusters_share_a_directory(tmp_path: Path) -> None:
     for group, host in (("eu", "h1"), ("us", "h2")):
         adoption = Adoption(
-            servers=[Server(host, {}, {}, [], [], [], "reload", [], [])],
+            servers=[AdoptedServer(host, {}, {}, [], [], [], "reload", [], [])],
             group={"nats_server_x": Secret("vault_nats_x")},
             hosts={host: {}},
             group_vault={"vault_nats_x": group},

@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MA
 from ansible_collections.natsops.jetstream.plugins.modules import nats_cluster_health
 from ansible_collections.natsops.jetstream.plugins.modules.nats_cluster_health import (
     HELD,
-    Outcome,
+    GateDecision,
     coverage,
     covered_result,
     message,
@@ -37,7 +37,7 @@ GOOD = Sample(None, (), (), ())
 BAD = Sample(None, (Problem("server_missing", ERROR, "n3", "expected server n3 did not answer", ("n3",)),), (), ())
 
 
-def gate(script: list[Sample], **options: Any) -> Outcome:
+def gate(script: list[Sample], **options: Any) -> GateDecision:
     """Return the gate's outcome for a script whose last sample repeats forever."""
     left = list(script)
     params = {"wait": True, "wait_timeout": 5, "interval": 0.01, "samples": 3, "span": 0, **options}
@@ -96,7 +96,7 @@ def many(count: int) -> Sample:
 
 
 def test_ten_thousand_problems_fit_a_screen() -> None:
-    outcome = Outcome(False, many(9998), 4, 20, stuck=15)
+    outcome = GateDecision(False, many(9998), 4, 20, stuck=15)
     lines = message(outcome, "All 10000 problems: /home/ops/.ansible/natsops/health-C1.json").splitlines()
     assert len(lines) <= 1 + MAX_LINES
     assert max(map(len, lines)) <= MAX_WIDTH

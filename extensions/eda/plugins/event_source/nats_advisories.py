@@ -146,7 +146,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, ReceivedMessage
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
     EventEmitter,
@@ -186,7 +186,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
     last: tuple[Any, ...] | None = None
     account: str | None = None
 
-    async def on_message(message: Message) -> None:
+    async def on_message(message: ReceivedMessage) -> None:
         nonlocal last
         this = (message.sequence, message.stored)
         if message.sequence is None or this != last:
@@ -255,7 +255,7 @@ def provide_consumer(options: ConnectionOptions, params: Mapping[str, Any]) -> t
     )
 
 
-def advisory_event(message: Message, kept_in: str | None, own_account: str | None) -> dict[str, Any]:
+def advisory_event(message: ReceivedMessage, kept_in: str | None, own_account: str | None) -> dict[str, Any]:
     """Return the content of an advisory's event. `kept_in`: the stream of `own_account` that stores the advisory.
 
     An advisory that is published in the account of its stream does not contain the account.

@@ -25,7 +25,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     MissingLibrary,
     NatsFailure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS, Wanted, collect
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
+    ENDPOINTS,
+    CaptureOptions,
+    collect,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import JSON
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
@@ -35,7 +39,7 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
     """Take the configured snapshot and return its manifest. Raises NatsFailure."""
     connection = {key: value for key, value in configuration["connection"].items() if value is not None}
     options = ConnectionOptions(**{**connection, "servers": tuple(connection["servers"])})
-    wanted = Wanted(
+    wanted = CaptureOptions(
         Path(configuration["lake"]),
         configuration["fleet"],
         configuration["endpoints"] or list(ENDPOINTS),

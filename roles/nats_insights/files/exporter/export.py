@@ -99,7 +99,7 @@ def authorized(header: str, users: Mapping[str, str]) -> bool:
     return any(same)
 
 
-class Certificate:
+class ListenerTls:
     """The TLS of the listener. A renewed certificate is loaded from its files for the next connection."""
 
     def __init__(self, tls: Mapping[str, Any]) -> None:
@@ -128,11 +128,11 @@ class Certificate:
         return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
 
-class Server(ThreadingMixIn, WSGIServer):
+class ExporterServer(ThreadingMixIn, WSGIServer):
     """A server with a thread for each connection, so an idle client does not block others."""
 
     daemon_threads = True
-    certificate: Optional[Certificate] = None
+    certificate: Optional[ListenerTls] = None
 
     def server_bind(self) -> None:
         """Bind like TCPServer, without resolving this host's name: that is slow if no name server has it."""
@@ -149,7 +149,7 @@ class Server(ThreadingMixIn, WSGIServer):
         print(f"request of {client_address[0]}: {sys.exc_info()[1]!r}", file=sys.stderr, flush=True)
 
 
-class Server6(Server):
+class Server6(ExporterServer):
     address_family = socket.AF_INET6
 
 
@@ -184,9 +184,9 @@ def main(path: str) -> int:
         options = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
         sweeper = Sweeper(options, sweep_options(settings), say)
         host, port = parse_address(settings["listen"])
-        family = Server6 if ":" in host else Server
+        family = Server6 if ":" in host else ExporterServer
         server = make_server(host, port, application(sweeper, settings.get("users") or {}), family, Handler)
-        server.certificate = Certificate(settings["tls"]) if settings.get("tls") else None
+        server.certificate = ListenerTls(settings["tls"]) if settings.get("tls") else None
     except (OSError, KeyError, TypeError, ValueError, MissingLibrary) as error:
         say(f"the settings cannot be used: {error!r}")
         return 2

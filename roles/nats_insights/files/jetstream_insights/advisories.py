@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from jetstream_insights.fields import converted, in_document, rest
 from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run, place
 from jetstream_insights.silver import ADVISORY
-from jetstream_insights.source import JetStreamSource, Settings
-from jetstream_insights.stream_client import Connection, SourceError, stream_state
+from jetstream_insights.source import JetStreamSource, SourceOptions
+from jetstream_insights.stream_client import SourceError, StreamConnection, stream_state
 
 LAYER, TABLE = "silver", "advisories"
 _TABLE = f"{LAYER}/{TABLE}"
@@ -39,7 +39,7 @@ class Capture:
 
     fleet: str
     account: str
-    settings: Settings
+    settings: SourceOptions
     options: Mapping[str, str]
 
     @property
@@ -78,7 +78,7 @@ def read_captures(path: str | None) -> list[Capture]:
             reported = json.load(file)
         for item in reported:
             options = {name: str(content) for name, content in item["options"].items()}
-            found.append(Capture(str(item["fleet"]), str(item["account"]), Settings.of(options), options))
+            found.append(Capture(str(item["fleet"]), str(item["account"]), SourceOptions.of(options), options))
     except OSError as error:
         raise SourceError(f"--streams: cannot read {path}: {error.strerror}") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -126,7 +126,7 @@ def _position(lake: Lake, capture: Capture) -> dict[str, Any]:
 
 def _portion(capture: Capture, known: Mapping[str, Any], done: Read, say: Callable[[str], None]) -> Portion:
     """Return the sequences to read from a capture, and report those already removed."""
-    with Connection(capture.settings.login) as connection:
+    with StreamConnection(capture.settings.login) as connection:
         state = connection.with_retries(lambda: stream_state(connection, capture.settings.stream))
     after = int(known.get("sequence", 0))
     if known and (known["created"] != state.created or state.last < after):

@@ -27,14 +27,14 @@ from pyspark.sql import SparkSession
 
 from jetstream_insights.advisories import make_advisories, read_captures
 from jetstream_insights.collection import module_util
-from jetstream_insights.compaction import Keep, maintain
+from jetstream_insights.compaction import RetentionTimes, maintain
 from jetstream_insights.delta import describe
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings.checks_file import ChecksFileError, read_checks
 from jetstream_insights.findings.own_checks import verify
 from jetstream_insights.findings.registry import SEVERITIES
 from jetstream_insights.findings_job import make_findings, read_hosts, read_thresholds
-from jetstream_insights.gold.common import Maintenance, Settings
+from jetstream_insights.gold.common import GoldSettings, Maintenance
 from jetstream_insights.gold_job import days, make_gold
 from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.report.causes import STOPPED
@@ -171,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
     daily.add_argument(
         "--slo",
         type=objective,
-        default=Settings.slo,
+        default=GoldSettings.slo,
         help="the objective for the share of time with quorum, such as 0.999",
     )
     judged = found.add_argument_group("findings")
@@ -322,13 +322,13 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
             span,
         )
     if job == "maintain":
-        keep = Keep(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
+        keep = RetentionTimes(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
     if job == "delta":
         return asdict(describe(lake, say))
     if job == "gold":
         windows = [*given.maintenance, *(maintenance_window(window) for window in given.meant)]
-        settings = Settings(maintenance=tuple(windows), slo=given.slo)
+        settings = GoldSettings(maintenance=tuple(windows), slo=given.slo)
         return asdict(make_gold(lake, days(start, end), say, given.force, settings))
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     if later:

@@ -35,7 +35,7 @@ _UNUSED = "_unused.json"
 
 
 @dataclass(frozen=True)
-class Keep:
+class RetentionTimes:
     """Retention times. `bronze` and `silver`: days, 0 for ever; `unused`: how long a reader may still use replaced files, or a
     job or a collector may be writing incomplete ones."""
 
@@ -57,7 +57,7 @@ class Maintained:
     unmade: int = 0
 
 
-def maintain(lake: Lake, now: datetime, keep: Keep, say: Say) -> Maintained:
+def maintain(lake: Lake, now: datetime, keep: RetentionTimes, say: Say) -> Maintained:
     """Run the steps that are due at `now`."""
     done = Maintained()
     # This step is first because readers may still be using the files that the other steps replace.
@@ -82,7 +82,7 @@ def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, st
 # --- expiry -------------------------------------------------------------------------------------------------------------
 
 
-def _expire(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
+def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, say: Say) -> None:
     """Remove references to expired days of bronze and hours of silver. Bronze expires only if silver has it or expired, too."""
     lake.files.delete("bronze/_expired")  # of a run that was killed
     silver_end = now - timedelta(days=keep.silver) if keep.silver else datetime.min.replace(tzinfo=timezone.utc)
@@ -134,7 +134,7 @@ def _made(lake: Lake, hour: datetime) -> bool:
 # --- bronze: minutes into hours -----------------------------------------------------------------------------------------
 
 
-def _pack(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
+def _pack(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, say: Say) -> None:
     """Join the files of an hour's snapshots after silver was made from them, because they are rarely read again. An hour with
     quarantined data is left unchanged: a torn file would make the files joined after it unreadable."""
     for hour, name in _hours(lake, "bronze/manifest"):
@@ -205,7 +205,7 @@ def _groups(lake: Lake, paths: Sequence[str]) -> Iterator[list[str]]:
 # --- silver: hours into days --------------------------------------------------------------------------------------------
 
 
-def _compact(lake: Lake, now: datetime, keep: Keep, done: Maintained, say: Say) -> None:
+def _compact(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, say: Say) -> None:
     """Write the tables of a day whose hours were made separately into a folder of the day."""
     days: dict[datetime, list[datetime]] = defaultdict(list)
     for hour, _name in _hours(lake, "silver/_published"):
@@ -244,7 +244,7 @@ def _small(lake: Lake, hours: Sequence[datetime], pointers: dict[datetime, dict[
 # --- unreferenced files -------------------------------------------------------------------------------------------------
 
 
-def _remove_unused(lake: Lake, now: datetime, keep: Keep, done: Maintained) -> None:
+def _remove_unused(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained) -> None:
     """Remove files that have been unreferenced for long enough: replaced ones, and those of killed jobs.
 
     A job that replaces files need not record this: they count as unreferenced from the first run that finds them so. If two runs

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from jetstream_insights import silver
 from jetstream_insights.gold import THEMES
-from jetstream_insights.gold.tables import Table
+from jetstream_insights.gold.tables import GoldTable
 
 _HEAD = """# Tables of the fleet insights
 
@@ -47,7 +47,7 @@ def _lines() -> Iterator[str]:
             yield from _gold(table)
 
 
-def _gold(table: Table) -> Iterator[str]:
+def _gold(table: GoldTable) -> Iterator[str]:
     yield from ("", f"#### `{table.name}`", "", f"A row for each {table.row}.", "")
     columns = [(column.name, column.type, column.meaning) for column in table.columns]
     yield from _table(("column", "type", "meaning"), columns)

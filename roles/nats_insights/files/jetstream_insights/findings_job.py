@@ -34,13 +34,13 @@ from jetstream_insights.findings.evaluate import (
 from jetstream_insights.findings.lifetime import HOURLY_COLUMNS, findings, hourly_findings, reasons, with_hours
 from jetstream_insights.findings.over_time import KEPT, STORED_TABLES, name_of_hours
 from jetstream_insights.findings.over_time import kept as stored_rows
-from jetstream_insights.findings.registry import Registry, Settings, settings
+from jetstream_insights.findings.registry import CheckSettings, Registry, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.gold_job import day_hours, newest_snapshots, silver_inputs, up_to_date
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, new_run
 from jetstream_insights.parallel import each
 from jetstream_insights.silver import TABLES as SILVER
-from jetstream_insights.silver_job import Outcome, Say, silver_rows
+from jetstream_insights.silver_job import JobResult, Say, silver_rows
 
 LAYER = "findings"
 _WHOLE_STAGE, _ANSI = "spark.sql.codegen.wholeStage", "spark.sql.ansi.enabled"
@@ -54,7 +54,7 @@ _SILVER = (*SILVER, "snapshots", "failures")
 Hosts = Sequence[tuple[Any, ...]]
 
 
-def read_thresholds(path: Path | None, checks: ChecksFile | None = None) -> Settings:
+def read_thresholds(path: Path | None, checks: ChecksFile | None = None) -> CheckSettings:
     """Return the settings of a JSON file (thresholds by name, and `skip`) together with those of the file of checks. Raises
     LakeError, which names the thresholds that no check has."""
     checks = checks or ChecksFile()
@@ -68,7 +68,7 @@ def read_thresholds(path: Path | None, checks: ChecksFile | None = None) -> Sett
     twice = sorted(found.thresholds.keys() & checks.settings.thresholds.keys())
     if twice:
         raise LakeError(f"{path}: the file of --checks sets these, too: {', '.join(twice)}. Remove them from one file")
-    return Settings({**checks.settings.thresholds, **found.thresholds}, checks.settings.skip | found.skip)
+    return CheckSettings({**checks.settings.thresholds, **found.thresholds}, checks.settings.skip | found.skip)
 
 
 def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -112,15 +112,15 @@ def make_findings(
     wanted_days: Iterable[date],
     say: Say,
     force: bool,
-    wanted: Settings,
+    wanted: CheckSettings,
     hosts: Hosts | None,
     retired: Sequence[str] = (),
     registry: Registry = REGISTRY,
-) -> Outcome:
+) -> JobResult:
     """Make the findings of the days with other tables, thresholds or checks than those that they were made with. `retired`:
     fleets whose open findings end, because no more snapshots are expected from them. `registry`: all checks, with
     an operator's own."""
-    outcome = Outcome()
+    outcome = JobResult()
     published = lake.published_days(LAYER)
     for day in wanted_days:
         inputs = silver_inputs(lake, day, "silver", "silver/advisories")
@@ -145,7 +145,7 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            judged_day = _Day(lake, day, wanted, hosts, registry)
+            judged_day = _FindingsDay(lake, day, wanted, hosts, registry)
             # In a small lake, writing the results takes longer than evaluating the checks again.
             kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in day_hours(day))
             if kept:
@@ -208,10 +208,10 @@ def hourly_samples(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, 
     return found
 
 
-class _Day:
+class _FindingsDay:
     """A day whose findings are made. `hosts`: replaces the rows about hosts in the snapshots."""
 
-    def __init__(self, lake: Lake, day: date, wanted: Settings, hosts: Hosts | None, registry: Registry) -> None:
+    def __init__(self, lake: Lake, day: date, wanted: CheckSettings, hosts: Hosts | None, registry: Registry) -> None:
         self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
         self._registry = registry
         self._hours = day_hours(day)

@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.changes import edits
-from jetstream_insights.gold.common import DEFAULTS, Maintenance, Settings, last_of_day
-from jetstream_insights.gold.tables import Table, days_before
+from jetstream_insights.gold.common import DEFAULTS, GoldSettings, Maintenance, last_of_day
+from jetstream_insights.gold.tables import GoldTable, days_before
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
 from jetstream_insights.parallel import each, make_all
-from jetstream_insights.silver_job import Outcome, Say, silver_rows
+from jetstream_insights.silver_job import JobResult, Say, silver_rows
 from jetstream_insights.times import seconds
 
 #: Days with snapshots that show a fleet's usual interval, even if it takes one snapshot a day.
@@ -85,14 +85,14 @@ HISTORY = max(back for table in TABLES.values() for source in table.of for back 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedTables:
     """The tables of a day, each after its inputs, and the facts of its hours that are stored."""
 
-    tables: Mapping[str, Table]
-    facts: Mapping[str, Table]
+    tables: Mapping[str, GoldTable]
+    facts: Mapping[str, GoldTable]
 
 
-EVERYTHING = Wanted(TABLES, FACTS_OF_HOURS)
+EVERYTHING = WantedTables(TABLES, FACTS_OF_HOURS)
 
 
 def make_gold(
@@ -100,12 +100,12 @@ def make_gold(
     selected_days: Iterable[date],
     say: Say,
     force: bool = False,
-    settings: Settings = DEFAULTS,
-    wanted: Wanted = EVERYTHING,
-) -> Outcome:
+    settings: GoldSettings = DEFAULTS,
+    wanted: WantedTables = EVERYTHING,
+) -> JobResult:
     """Make the gold tables of the days that have silver rows, if their silver tables, earlier days or settings differ from those
     that the tables were made from."""
-    outcome = Outcome()
+    outcome = JobResult()
     for day in selected_days:
         inputs = silver_inputs(lake, day, "silver", "silver/advisories")
         mine = replace(settings, maintenance=tuple(window for window in settings.maintenance if touches(window, day)))
@@ -121,7 +121,7 @@ def make_gold(
             _make_facts(lake, day, say, force, settings, wanted.facts)
         run = new_run()
         try:
-            _Day(lake, day, run, mine, say, kept).make(wanted.tables)
+            _GoldDay(lake, day, run, mine, say, kept).make(wanted.tables)
         except Exception:
             lake.delete_run("gold", run)
             raise
@@ -135,7 +135,9 @@ def hour_before(lake: Lake, day: date) -> list[datetime]:
     return [hour for hour in day_hours(day - timedelta(days=1)) if lake.pointer("silver", hour)][-1:]
 
 
-def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings, tables: Mapping[str, Table]) -> None:
+def _make_facts(
+    lake: Lake, day: date, say: Say, force: bool, settings: GoldSettings, tables: Mapping[str, GoldTable]
+) -> None:
     """Make the facts of a day's hours whose silver rows or settings differ from those that the facts were made from. Hours
     without silver rows keep their facts."""
     basis = _hash(repr(_of_facts(settings)))
@@ -162,7 +164,7 @@ def _make_facts(lake: Lake, day: date, say: Say, force: bool, settings: Settings
         lake.repoint(FACTS, hour, {"format": FACTS_FORMAT, "run": run, "inputs": [runs[hour]], "basis": basis})
 
 
-def _facts(lake: Lake, name: str, settings: Settings, selected_hours: Sequence[datetime]) -> DataFrame:
+def _facts(lake: Lake, name: str, settings: GoldSettings, selected_hours: Sequence[datetime]) -> DataFrame:
     """Return the facts of some hours, computed from silver."""
     table = FACTS_OF_HOURS[name]
     given = (
@@ -172,7 +174,7 @@ def _facts(lake: Lake, name: str, settings: Settings, selected_hours: Sequence[d
     return table.rows(table.make(*given))
 
 
-def _of_facts(settings: Settings) -> Settings:
+def _of_facts(settings: GoldSettings) -> GoldSettings:
     """Return the settings that facts depend on; maintenance windows are applied to days."""
     return replace(settings, maintenance=())
 
@@ -182,7 +184,7 @@ def touches(window: Maintenance, day: date) -> bool:
     return window.begin.date() <= day + timedelta(days=1) and window.end.date() >= day - timedelta(days=1)
 
 
-def _basis(lake: Lake, day: date, settings: Settings) -> str:
+def _basis(lake: Lake, day: date, settings: GoldSettings) -> str:
     """Return a hash of everything a day depends on apart from its own silver tables: settings, and the inputs of earlier days,
     with their settings."""
     pointers = (lake.pointer("gold", day - timedelta(days=back)) for back in range(1, HISTORY + 1))
@@ -194,16 +196,16 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class _Day:
+class _GoldDay:
     """A day to be made: its inputs, each read once, and its written tables. `kept`: whether the facts of its hours are stored."""
 
-    def __init__(self, lake: Lake, day: date, run: str, settings: Settings, say: Say, kept: bool) -> None:
+    def __init__(self, lake: Lake, day: date, run: str, settings: GoldSettings, say: Say, kept: bool) -> None:
         self._lake, self._day, self._run, self._settings, self._say = lake, day, run, settings, say
         self._kept = kept
         self._frames: dict[str, DataFrame] = {}
         self._snapshots: dict[str, list[tuple[Any, ...]]] = {}
 
-    def make(self, tables: Mapping[str, Table]) -> None:
+    def make(self, tables: Mapping[str, GoldTable]) -> None:
         """Write tables of the day."""
         make_all({name: made_before(table) for name, table in tables.items()}, self._make, self._lake.at_once)
 

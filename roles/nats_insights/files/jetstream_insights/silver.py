@@ -539,7 +539,7 @@ def failures(lines: Bronze) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Table:
+class SilverTable:
     """A silver table: the meaning of a row, its key next to fleet and snapshot, its bronze and silver inputs, its function, and
     its columns as a Spark SQL schema. `lines`: the number of lines of its only bronze table in these rows, as an SQL aggregate;
     empty if the rows do not show it. `joined`: the same for each of several bronze tables. `complete`: whether the columns have
@@ -577,8 +577,8 @@ _CONSUMER_FIGURES = columns(
 _OF_REPLICA = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")
 _STREAM, _CONSUMER = ", ".join(STREAM), ", ".join(CONSUMER)
 _NAMES = ("server_names",)
-TABLES: dict[str, Table] = {
-    "server_names": Table(
+TABLES: dict[str, SilverTable] = {
+    "server_names": SilverTable(
         "name of a server in an hour, including one that was only expected",
         "server",
         ("servers",),
@@ -587,7 +587,7 @@ TABLES: dict[str, Table] = {
         f"fleet string, taken timestamp, server string, server_ids {STRINGS}, clusters {STRINGS}, snapshots bigint, "
         "received timestamp, peer_id string",
     ),
-    "servers": Table(
+    "servers": SilverTable(
         "server that answered",
         "server_id",
         ("servers", "varz", "jsz", "healthz"),
@@ -602,7 +602,7 @@ TABLES: dict[str, Table] = {
         ),
         joined={"servers": "count(*)", **{name: f"count({name}_reported)" for name in ("varz", "jsz", "healthz")}},
     ),
-    "meta_peers": Table(
+    "meta_peers": SilverTable(
         "member of the meta group in the view of one server",
         "server_id, peer",
         (),
@@ -611,7 +611,7 @@ TABLES: dict[str, Table] = {
         f"{_OF_SNAPSHOT}, domain string, server_id string, server string, cluster string, leader string, cluster_size bigint, "
         "by_leader boolean, peer string, peer_id string, current boolean, offline boolean, active double, lag bigint",
     ),
-    "stream_replicas": Table(
+    "stream_replicas": SilverTable(
         "replica of a stream",
         f"server_id, {_STREAM}",
         ("jsz_streams",),
@@ -621,7 +621,7 @@ TABLES: dict[str, Table] = {
         "count(*)",
         complete=True,
     ),
-    "streams": Table(
+    "streams": SilverTable(
         "stream, as reported by its leader",
         _STREAM,
         (),
@@ -629,7 +629,7 @@ TABLES: dict[str, Table] = {
         streams,
         columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _STREAM_FIGURES),
     ),
-    "consumer_replicas": Table(
+    "consumer_replicas": SilverTable(
         "replica of a consumer",
         f"server_id, {_CONSUMER}",
         ("jsz_consumers",),
@@ -639,7 +639,7 @@ TABLES: dict[str, Table] = {
         "count(*)",
         complete=True,
     ),
-    "consumers": Table(
+    "consumers": SilverTable(
         "consumer, as reported by its leader",
         _CONSUMER,
         (),
@@ -647,7 +647,7 @@ TABLES: dict[str, Table] = {
         consumers,
         columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _CONSUMER_FIGURES),
     ),
-    "raft_groups": Table(
+    "raft_groups": SilverTable(
         "member of a Raft group",
         "server_id, account, raft_group",
         ("raftz",),
@@ -661,7 +661,7 @@ TABLES: dict[str, Table] = {
         "count(*)",
         complete=True,
     ),
-    "ipqueues": Table(
+    "ipqueues": SilverTable(
         "internal queue that is not empty",
         "server_id, queue",
         ("ipqueuesz",),
@@ -670,10 +670,10 @@ TABLES: dict[str, Table] = {
         reported_columns(IPQUEUES),
         "count(*)",
     ),
-    "routes": Table(
+    "routes": SilverTable(
         "route", "server_id, cid", ("routez",), (), partial(table_rows, ROUTES), reported_columns(ROUTES), "count(*)"
     ),
-    "gateways": Table(
+    "gateways": SilverTable(
         "gateway connection",
         "server_id, cid",
         ("gatewayz",),
@@ -682,7 +682,7 @@ TABLES: dict[str, Table] = {
         reported_columns(GATEWAYS),
         "count(*)",
     ),
-    "leafnodes": Table(
+    "leafnodes": SilverTable(
         "leafnode connection",
         "server_id, cid",
         ("leafz",),
@@ -691,7 +691,7 @@ TABLES: dict[str, Table] = {
         reported_columns(LEAFNODES),
         "count(*)",
     ),
-    "accounts": Table(
+    "accounts": SilverTable(
         "account of a server",
         "server_id, account",
         ("accstatz", "jsz_accounts"),
@@ -699,7 +699,7 @@ TABLES: dict[str, Table] = {
         accounts,
         columns(reported_columns(ACCOUNT_STATISTICS), ACCOUNT_JETSTREAM.fields),
     ),
-    "account_limits": Table(
+    "account_limits": SilverTable(
         "account",
         "account",
         ("accountz",),
@@ -708,7 +708,7 @@ TABLES: dict[str, Table] = {
         columns(reported_columns(ACCOUNT_LIMITS, "expires_at"), "expires timestamp"),
         "count(*)",
     ),
-    "server_events": Table(
+    "server_events": SilverTable(
         "line of a server's log, once in an hour",
         "server, time, text",
         ("server_log",),
@@ -717,7 +717,7 @@ TABLES: dict[str, Table] = {
         f"{_OF_SNAPSHOT}, server string, cluster string, time timestamp, level string, text string, kind string, lines bigint",
         "sum(lines)",
     ),
-    "backups": Table(
+    "backups": SilverTable(
         "stream in the query of the backup catalogue",
         _STREAM,
         ("backups",),
@@ -726,7 +726,7 @@ TABLES: dict[str, Table] = {
         reported_columns(BACKUPS),
         "count(*)",
     ),
-    "drift": Table(
+    "drift": SilverTable(
         "document of assets in the last comparison",
         "account, document",
         ("drift",),
@@ -735,7 +735,7 @@ TABLES: dict[str, Table] = {
         reported_columns(DRIFT),
         "count(*)",
     ),
-    "jwts": Table(
+    "jwts": SilverTable(
         "JWT that expires; the users of a role have one row",
         "account, kind, role, subject",
         ("jwts",),
@@ -744,7 +744,7 @@ TABLES: dict[str, Table] = {
         reported_columns(JWTS),
         "count(*)",
     ),
-    "hosts": Table(
+    "hosts": SilverTable(
         "host, with figures that were read on the host itself",
         "server",
         ("hosts",),
@@ -753,7 +753,7 @@ TABLES: dict[str, Table] = {
         reported_columns(HOSTS),
         "count(*)",
     ),
-    "connections": Table(
+    "connections": SilverTable(
         "kind of clients",
         "server_id, account, kind, lang, lang_version",
         ("connz",),

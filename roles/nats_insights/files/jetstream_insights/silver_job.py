@@ -41,7 +41,7 @@ _MANIFEST = "manifest/"
 
 
 @dataclass
-class Outcome:
+class JobResult:
     """The result of a job: hours or days that were made, that were up to date, that have no snapshots; lines and files in
     quarantine."""
 
@@ -52,7 +52,7 @@ class Outcome:
 
 
 @dataclass
-class Silver(Outcome):
+class Silver(JobResult):
     """`unknown_keys`: by bronze table, the number of lines with keys for which there is no column."""
 
     unknown_keys: dict[str, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Hour:
 
 
 @dataclass
-class Source:
+class BronzeSource:
     """A bronze table according to the manifests: the number of lines in each of its files, and of each snapshot, and whether any
     line reports a failure."""
 
@@ -79,7 +79,7 @@ class Source:
 
 
 @dataclass
-class Lines:
+class LineCounts:
     """The lines of a bronze table that are in silver: of each snapshot, and the number of all lines with unknown keys."""
 
     of: Counter[str] = field(default_factory=Counter)
@@ -101,7 +101,7 @@ class Inputs:
     `domains`: whether all lines have a JetStream domain."""
 
     snapshots: list[tuple[Any, ...]] = field(default_factory=list)
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, BronzeSource] = field(default_factory=dict)
     broken: list[tuple[str, str]] = field(default_factory=list)
     domains: bool = True
 
@@ -124,7 +124,7 @@ def make_silver(lake: Lake, hours: Iterable[datetime], say: Say, force: bool = F
     return outcome
 
 
-def _stale(lake: Lake, hours: Iterable[datetime], outcome: Outcome, force: bool, say: Say) -> Iterator[Hour]:
+def _stale(lake: Lake, hours: Iterable[datetime], outcome: JobResult, force: bool, say: Say) -> Iterator[Hour]:
     for hour in hours:
         snapshots = lake.manifests(hour)
         pointer = lake.pointer("silver", hour)
@@ -196,7 +196,7 @@ def _run(lake: Lake, hours: Sequence[Hour], say: Say, unknown_keys: dict[str, in
 
 def _write_completely(
     lake: Lake, run: str, inputs: Inputs, say: Say
-) -> tuple[dict[str, DataFrame], dict[str, Lines], Reread]:
+) -> tuple[dict[str, DataFrame], dict[str, LineCounts], Reread]:
     """Write the tables of a run, and repeat this while they lack lines that a second reading finds: after a read error Spark
     skips the rest of a file, and a transient error leaves no other trace. A constant difference is not a read error. Raises
     LakeError if the attempts still differ at the end."""
@@ -219,13 +219,13 @@ def _write_completely(
     )
 
 
-def _lacking(inputs: Inputs, arrived: Mapping[str, Lines], reread: Reread) -> dict[str, tuple[int, int]]:
+def _lacking(inputs: Inputs, arrived: Mapping[str, LineCounts], reread: Reread) -> dict[str, tuple[int, int]]:
     """Return the bronze tables for which silver has another number of lines than the second reading, with both numbers."""
     found = {}
     for name in set(reread.sources) & silver.counted():
         each = (reread.files.get(path, (0, 0)) for path in inputs.sources[name].files)
         lines = sum(lines - torn for lines, torn in each)
-        rows = arrived.get(name, Lines()).of.total()
+        rows = arrived.get(name, LineCounts()).of.total()
         if lines != rows:
             found[name] = rows, lines
     return found
@@ -303,7 +303,7 @@ def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
             inputs.snapshots.append(row)
             inputs.domains &= "domains" in manifest
             for name, files, failing in tables:
-                source = inputs.sources.setdefault(name, Source())
+                source = inputs.sources.setdefault(name, BronzeSource())
                 source.failing |= failing
                 for path, rows in files:
                     source.files[path] += rows
@@ -337,7 +337,7 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _read_again(lake: Lake, inputs: Inputs, arrived: Mapping[str, Lines]) -> Reread:
+def _read_again(lake: Lake, inputs: Inputs, arrived: Mapping[str, LineCounts]) -> Reread:
     """Count the lines of the files from which silver may lack some."""
     doubtful = suspects(inputs, arrived)
     return Reread(doubtful, _count_lines(lake, inputs.files(*doubtful)) if doubtful else {})
@@ -388,7 +388,7 @@ def _quarantine(lake: Lake, run: str, inputs: Inputs, reread: Reread) -> tuple[d
     return dict(counts), [path for path, _reason in whole]
 
 
-def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
+def _lines(written: Mapping[str, DataFrame]) -> dict[str, LineCounts]:
     """Return the lines in silver from the bronze tables for which silver has their number."""
     frames = []
     for name, table in silver.TABLES.items():
@@ -402,21 +402,21 @@ def _lines(written: Mapping[str, DataFrame]) -> dict[str, Lines]:
     if "failures" in written:
         counted = written["failures"].groupBy("snapshot", F.col("endpoint").alias("source"))
         frames.append(counted.agg(F.count("*").alias("lines"), F.lit(0).alias("unknown")))
-    found: dict[str, Lines] = {}
+    found: dict[str, LineCounts] = {}
     for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
-        total = found.setdefault(row["source"], Lines())
+        total = found.setdefault(row["source"], LineCounts())
         total.of[row["snapshot"]] += row["lines"] or 0
         total.unknown += row["unknown"]
     return found
 
 
-def suspects(inputs: Inputs, arrived: Mapping[str, Lines]) -> list[str]:
+def suspects(inputs: Inputs, arrived: Mapping[str, LineCounts]) -> list[str]:
     """Return the bronze tables that may have unreadable lines: those with another number of lines in silver than in the
     manifests, and those for which silver has no number. So complete tables are read only once."""
     counted = silver.counted()
 
-    def whole(name: str, source: Source) -> bool:
-        lines = arrived.get(name, Lines()).of
+    def whole(name: str, source: BronzeSource) -> bool:
+        lines = arrived.get(name, LineCounts()).of
         if name in silver.HOURLY:
             return _by_hours(lines) == _by_hours(source.snapshots)
         return lines == source.snapshots
@@ -433,7 +433,7 @@ def _by_hours(snapshot_lines: Mapping[str, int]) -> Counter[str]:
 
 
 def _count_unknown(
-    written: Mapping[str, DataFrame], arrived: Mapping[str, Lines], unknown_keys: dict[str, int], say: Say
+    written: Mapping[str, DataFrame], arrived: Mapping[str, LineCounts], unknown_keys: dict[str, int], say: Say
 ) -> None:
     """Count the lines with unknown keys, and report tables with so many that they slow down the job."""
     for name, table in silver.TABLES.items():

@@ -33,13 +33,13 @@ from pyspark.sql.types import StructType
 
 from jetstream_insights.pushdown import Bounds, filter_bounds
 from jetstream_insights.stream_client import (
-    Connection,
+    LeaderState,
     Login,
     Range,
     Rows,
     SourceError,
-    State,
-    Stream,
+    StreamConnection,
+    StreamSelection,
     TransientError,
     lost,
     read_range,
@@ -169,11 +169,11 @@ _LOGIN = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class SourceOptions:
     """The parsed options."""
 
     login: Login
-    stream: Stream
+    stream: StreamSelection
     start: Place = FIRST
     end: Place = LAST
     partitions: int | None = None
@@ -183,7 +183,7 @@ class Settings:
     fail_on_data_loss: bool = True
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Settings:
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
         """Return the parsed options. Raises SourceError for an option that is unknown, missing or invalid."""
         unknown = sorted(set(options) - set(_OPTIONS))
         if unknown:
@@ -217,12 +217,12 @@ class Settings:
         )
         return cls(
             login=Login(api_prefix=prefix, **login),
-            stream=Stream(reported["stream"], reported.get("filter_subjects", ())),
+            stream=StreamSelection(reported["stream"], reported.get("filter_subjects", ())),
             **{name: reported[name] for name in rest if name in reported},
         )
 
 
-def place_sequence(connection: Connection, settings: Settings, state: State, place: Place) -> int:
+def place_sequence(connection: StreamConnection, settings: SourceOptions, state: LeaderState, place: Place) -> int:
     """Return the sequence of a start or an end; for a time, that of the first message at or after it."""
     if isinstance(place, datetime):
         whole = int(place.replace(microsecond=0).timestamp())
@@ -231,14 +231,14 @@ def place_sequence(connection: Connection, settings: Settings, state: State, pla
     return int(place)
 
 
-def first_sequence(connection: Connection, settings: Settings, state: State) -> int:
+def first_sequence(connection: StreamConnection, settings: SourceOptions, state: LeaderState) -> int:
     """Return the first sequence for the option `start`: in the stream, or the next one to be written."""
     if settings.start in (FIRST, NEW):
         return state.first if settings.start == FIRST else state.last + 1
     return max(state.first, min(state.last + 1, place_sequence(connection, settings, state, settings.start)))
 
 
-def ranges(settings: Settings, state: State, first: int, last: int) -> list[InputPartition]:
+def ranges(settings: SourceOptions, state: LeaderState, first: int, last: int) -> list[InputPartition]:
     """Return the sequences from `first` to `last` in partitions of nearly equal size."""
     total = last - first + 1
     if total < 1:
@@ -287,7 +287,7 @@ class _Rows:
     """The reading of a partition, common to both readers; runs on the executors."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self.settings = Settings.of(options)
+        self.settings = SourceOptions.of(options)
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -311,7 +311,7 @@ class _BatchReader(_Rows, DataSourceReader):
             value = getattr(settings, name)
             if value == NEW or (name != "start" and value is not None):
                 raise SourceError(f"option {name}={value} is for streaming queries (readStream)")
-        with Connection(settings.login) as connection:
+        with StreamConnection(settings.login) as connection:
             state = connection.with_retries(lambda: stream_state(connection, settings.stream))
             first, last = first_sequence(connection, settings, state), state.last
             if settings.end != LAST:
@@ -352,8 +352,8 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         super().__init__(options, schema)
         if self.settings.end != LAST:
             raise SourceError("option end is for batch queries (read); a streaming query ends with its trigger")
-        self._connection: Connection | None = None
-        self._state: State | None = None
+        self._connection: StreamConnection | None = None
+        self._state: LeaderState | None = None
         self._asked = 0.0
         self._until: int | None = None
 
@@ -419,7 +419,7 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lose(lost(self.settings.stream, first, min(state.first, end["sequence"] + 1)))
         return ranges(self.settings, state, max(first, state.first), end["sequence"])
 
-    def _offset(self, state: State, sequence: int, initial: int) -> Offset:
+    def _offset(self, state: LeaderState, sequence: int, initial: int) -> Offset:
         return {"stream": self.settings.stream.name, "created": state.created, "sequence": sequence, "initial": initial}
 
     def _check_name(self, offset: Offset) -> None:
@@ -433,24 +433,24 @@ class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.settings.fail_on_data_loss:
             raise SourceError(why)
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> StreamConnection:
         if self._connection is None:
-            self._connection = Connection(self.settings.login)
+            self._connection = StreamConnection(self.settings.login)
         return self._connection
 
-    def _now(self) -> State:
+    def _now(self) -> LeaderState:
         if self._state is None or time.monotonic() - self._asked > STATE_AGE:
             connection = self._connected()
             self._state = connection.with_retries(lambda: stream_state(connection, self.settings.stream))
             self._asked = time.monotonic()
         return self._state
 
-    def _caught_up(self, sequence: int) -> State:
+    def _caught_up(self, sequence: int) -> LeaderState:
         """Return the state once it has reached a sequence, otherwise when the retry time is over: a newly elected leader may
         still be applying its log."""
         connection, found = self._connected(), self._now()
 
-        def caught_up() -> State:
+        def caught_up() -> LeaderState:
             nonlocal found
             found = stream_state(connection, self.settings.stream)
             if found.last < sequence:
@@ -472,11 +472,11 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        Settings.of(self.options)
+        SourceOptions.of(self.options)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        filtered = Settings.of(self.options).push_filters
+        filtered = SourceOptions.of(self.options).push_filters
         return (_FilteredReader if filtered else _BatchReader)(self.options, _known(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

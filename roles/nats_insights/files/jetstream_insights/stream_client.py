@@ -145,7 +145,7 @@ class _Client(NatsPyClient):
         self.tap(subject, reply, data, headers)
 
 
-class Connection:
+class StreamConnection:
     """A connection for one request at a time, to be used as a context manager. It connects on first use, and again when lost."""
 
     def __init__(self, login: Login) -> None:
@@ -159,7 +159,7 @@ class Connection:
         self._received = 0
         self._refusal: SourceError | None = None
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> StreamConnection:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -364,7 +364,7 @@ def _status(headers: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamSelection:
     """A stream and the subjects of the messages to read; all messages without subjects."""
 
     name: str
@@ -378,7 +378,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class State:
+class LeaderState:
     """A stream's state from its leader: creation time, first and last sequence, and the way to read it."""
 
     created: str
@@ -393,7 +393,7 @@ class State:
         return self.bytes / max(1, self.last - self.first + 1)
 
 
-def stream_state(connection: Connection, stream: Stream) -> State:
+def stream_state(connection: StreamConnection, stream: StreamSelection) -> LeaderState:
     """Return the state of a stream. Raises SourceError and TransientError."""
     answer = connection.request(f"STREAM.INFO.{stream.name}", {})
     if "error" in answer:
@@ -402,7 +402,7 @@ def stream_state(connection: Connection, stream: Stream) -> State:
             raise SourceError(f"there is no stream {stream.name} in this account (of {servers})")
         raise SourceError(f"stream {stream.name} of {servers}: {answer['error'].get('description')}")
     config, state = answer["config"], answer["state"]
-    return State(
+    return LeaderState(
         created=answer["created"],
         first=max(1, state["first_seq"]),
         last=state["last_seq"],
@@ -422,7 +422,7 @@ def reading_way(config: dict[str, Any], version: tuple[int, int]) -> str:
     return CONSUMER if config.get("retention", "limits") == "limits" else SINGLE
 
 
-def next_message(connection: Connection, stream: Stream, first: int) -> dict[str, Any] | None:
+def next_message(connection: StreamConnection, stream: StreamSelection, first: int) -> dict[str, Any] | None:
     """Return the first message of the stream from `first` on, as stored by the leader (seq, subject, hdrs, data, time); None if
     there is none. Raises SourceError and TransientError."""
     answer = connection.request(f"STREAM.MSG.GET.{stream.name}", {"seq": first, "next_by_subj": stream.filter})
@@ -435,10 +435,10 @@ def next_message(connection: Connection, stream: Stream, first: int) -> dict[str
     return None
 
 
-def sequence_at(connection: Connection, stream: Stream, state: State, nanoseconds: int) -> int:
+def sequence_at(connection: StreamConnection, stream: StreamSelection, state: LeaderState, nanoseconds: int) -> int:
     """Return the sequence that separates the messages stored before that time from those at that time or later."""
     low, high = state.first, state.last + 1
-    every = Stream(stream.name)
+    every = StreamSelection(stream.name)
     while low < high:
         middle = (low + high) // 2
         message = connection.with_retries(lambda seq=middle: next_message(connection, every, seq))  # type: ignore[misc]
@@ -490,7 +490,7 @@ class Reader(Protocol):
 class _Batches:
     """Direct get of many messages at once. Each message names its predecessor, so losses in transit are detected."""
 
-    def __init__(self, connection: Connection, stream: Stream) -> None:
+    def __init__(self, connection: StreamConnection, stream: StreamSelection) -> None:
         self._connection = connection
         self._stream = stream
         self._subject = f"{connection.login.api_prefix}.DIRECT.GET.{stream.name}"
@@ -547,7 +547,7 @@ class _Batches:
 class _Pulls:
     """An ephemeral consumer without acknowledgements. The server counts its deliveries, so losses in transit are detected."""
 
-    def __init__(self, connection: Connection, stream: Stream) -> None:
+    def __init__(self, connection: StreamConnection, stream: StreamSelection) -> None:
         self._connection = connection
         self._stream = stream
         self._name = ""
@@ -645,7 +645,7 @@ class _Pulls:
 class _Singles:
     """The leader's messages one by one: slow, but always possible."""
 
-    def __init__(self, connection: Connection, stream: Stream) -> None:
+    def __init__(self, connection: StreamConnection, stream: StreamSelection) -> None:
         self._connection = connection
         self._stream = stream
 
@@ -689,12 +689,12 @@ class Range:
     way: str = BATCHES
 
 
-def read_range(login: Login, stream: Stream, wanted: Range, fail_on_data_loss: bool) -> Iterator[Rows]:
+def read_range(login: Login, stream: StreamSelection, wanted: Range, fail_on_data_loss: bool) -> Iterator[Rows]:
     """Yield the messages of a range in order. Raises SourceError, also if the stream has been recreated, and with
     `fail_on_data_loss` if messages were removed before they were read."""
     if wanted.first > wanted.last:
         return
-    with Connection(login) as connection:
+    with StreamConnection(login) as connection:
         reader: Reader = _WAYS[wanted.way](connection, stream)
         try:
             yield from _read(connection, reader, stream, wanted, fail_on_data_loss)
@@ -703,7 +703,7 @@ def read_range(login: Login, stream: Stream, wanted: Range, fail_on_data_loss: b
 
 
 def _read(
-    connection: Connection, reader: Reader, stream: Stream, wanted: Range, fail_on_data_loss: bool
+    connection: StreamConnection, reader: Reader, stream: StreamSelection, wanted: Range, fail_on_data_loss: bool
 ) -> Iterator[Rows]:
     position = wanted.first
 
@@ -740,13 +740,13 @@ def _first_gap(position: int, sequences: Sequence[int]) -> int:
     return position
 
 
-def _refuse_loss(connection: Connection, stream: Stream, wanted: Range, gap: int) -> None:
+def _refuse_loss(connection: StreamConnection, stream: StreamSelection, wanted: Range, gap: int) -> None:
     state = connection.with_retries(lambda: stream_state(connection, stream))
     if gap <= wanted.last and state.created == wanted.created and state.first > gap:
         raise SourceError(lost(stream, gap, min(state.first, wanted.last + 1)))
 
 
-def _wanted(rows: Rows, stream: Stream, last: int) -> Sequence[int]:
+def _wanted(rows: Rows, stream: StreamSelection, last: int) -> Sequence[int]:
     """Return the indexes of the messages that are in the range and match the subjects."""
     within = (
         range(len(rows.sequences))
@@ -766,7 +766,7 @@ def matches(subject: str, pattern: str) -> bool:
     return len(have) == len(want) and all(w in ("*", h) for h, w in zip(have, want))
 
 
-def lost(stream: Stream, expected: int, first: int) -> str:
+def lost(stream: StreamSelection, expected: int, first: int) -> str:
     """Return the error message for removed messages."""
     return (
         f"stream {stream.name} now begins at sequence {first}, but {expected} is the next to read: up to {first - expected} "
@@ -775,7 +775,7 @@ def lost(stream: Stream, expected: int, first: int) -> str:
     )
 
 
-def recreated(stream: Stream, then: str, now: str) -> str:
+def recreated(stream: StreamSelection, then: str, now: str) -> str:
     """Return the error message for a stream that was recreated under the same name."""
     return (
         f"stream {stream.name} was deleted and recreated: it was created at {now}, but the messages read so far are from the one "
@@ -783,7 +783,7 @@ def recreated(stream: Stream, then: str, now: str) -> str:
     )
 
 
-def shortened(stream: Stream, last: int, read: int) -> str:
+def shortened(stream: StreamSelection, last: int, read: int) -> str:
     """Return the error message for a stream that ends before the last sequence that was read."""
     return (
         f"stream {stream.name} ends at sequence {last}, but {read} was already read: it lost its end, or was restored from an "

@@ -34,7 +34,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     read_trust,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import desired_claims, read_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import Live, LiveConnection, StoredStream
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
+    AccountStream,
+    AccountUse,
+    LiveConnection,
+)
 from support.credentials import Key, make_jwt, new_key
 
 NOW = 1_800_000_000.0
@@ -46,9 +50,9 @@ OPERATOR_JWT = make_jwt(
     OPERATOR, OPERATOR.public, "ACME", {"type": "operator", "system_account": SYSTEM.public}, top={"iat": 1}
 )
 TRUST = read_trust({name: [OPERATOR_JWT] for name in NAMES}, NOW)
-IDLE = Live((), ())
-CONNECTED = Live((LiveConnection(APP.public, False, USER, ROLE.public, 100, False),), ())
-STORED = Live((), (StoredStream(APP.public, "ORDERS", 3, False, 100, 1),))
+IDLE = AccountUse((), ())
+CONNECTED = AccountUse((LiveConnection(APP.public, False, USER, ROLE.public, 100, False),), ())
+STORED = AccountUse((), (AccountStream(APP.public, "ORDERS", 3, False, 100, 1),))
 ROLES: dict[str, Any] = {"signing_keys": {"app": {"key": ROLE.public, "allow": {"pub": ["a"]}}}}
 
 
@@ -60,7 +64,7 @@ def evaluated(declared: dict[str, Any], name: str = "APP", key: Key = APP, signe
 
 
 def changed(
-    actual: dict[str, Any] | None, declared: dict[str, Any], live: Live = IDLE, *others: Evaluation
+    actual: dict[str, Any] | None, declared: dict[str, Any], live: AccountUse = IDLE, *others: Evaluation
 ) -> AccountChange:
     """Return the change of the account APP from these fields of the document to others."""
     existing = [] if actual is None else [evaluated(actual)]
@@ -109,7 +113,7 @@ def test_new_account_needs_keys() -> None:
     ],
 )
 def test_danger_is_refused_unless_it_is_allowed(
-    actual: dict[str, Any], declared: dict[str, Any], live: Live, kind: str, message: str
+    actual: dict[str, Any], declared: dict[str, Any], live: AccountUse, kind: str, message: str
 ) -> None:
     change = changed(actual, declared, live)
     assert [one.kind for one in change.dangers] == [kind]
@@ -155,8 +159,8 @@ def test_lost_import_and_unknown_claims_are_dangers() -> None:
     assert [one.kind for one in unknown.dangers] == ["unknown_claims"]
 
 
-@pytest.mark.parametrize("live", [STORED, Live((), (), ("n2",))])
-def test_streams_and_silent_servers_prevent_a_deletion(live: Live) -> None:
+@pytest.mark.parametrize("live", [STORED, AccountUse((), (), ("n2",))])
+def test_streams_and_silent_servers_prevent_a_deletion(live: AccountUse) -> None:
     jetstream = {"limits": {"jetstream": {"disk": "1GiB"}}}
     (reason,) = absent_change("APP", [evaluated(jetstream)], TRUST, live).obstacles
     assert reason.endswith(("(ORDERS); delete the streams first", "repeat when all servers answer"))

@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     JETSTREAM,
     LIMITS,
     SIGNING_KEY,
-    Field,
+    ClaimField,
     Normal,
     ordered,
     words,
@@ -296,7 +296,7 @@ KEYS: dict[str, list[Key]] = {
 }
 
 
-def values(one: Field) -> st.SearchStrategy[Any]:
+def values(one: ClaimField) -> st.SearchStrategy[Any]:
     """Return values of a field in normal form."""
     numbers = st.integers(1, 2**40)
     if one.kind in ("limit", "size_limit"):
@@ -336,7 +336,7 @@ def values(one: Field) -> st.SearchStrategy[Any]:
     return st.one_of(st.just(""), TEXTS)
 
 
-def normal_forms(fields: tuple[Field, ...]) -> st.SearchStrategy[Normal]:
+def normal_forms(fields: tuple[ClaimField, ...]) -> st.SearchStrategy[Normal]:
     def normalized(found: Normal) -> Normal:
         """Complete an import: its activation is a JWT, and a local subject equal to the subject is omitted."""
         if all(one.name != "activation" for one in fields):

@@ -22,7 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_rot
     without_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    Live,
+    AccountUse,
     LiveConnection,
     differences,
     matched_claims,
@@ -74,7 +74,7 @@ def test_users_are_counted_by_the_key_that_signed_them() -> None:
     def connection(issuer: str, owner: str = ACCOUNT) -> LiveConnection:
         return LiveConnection(owner, False, "U", issuer, 1, False)
 
-    live = Live((connection(OLD), connection(OLD), connection(FRESH, PLAIN), connection(PLAIN)), ())
+    live = AccountUse((connection(OLD), connection(OLD), connection(FRESH, PLAIN), connection(PLAIN)), ())
     assert key_users([OLD, FRESH], ONE, live) == {OLD: 2, FRESH: 0}
 
 

@@ -19,14 +19,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     read_trust,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    Document,
+    AccountsDocument,
     desired_claims,
     read_document,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    Live,
+    AccountStream,
+    AccountUse,
     LiveConnection,
-    StoredStream,
     change_text,
     make_plan,
     plan_page,
@@ -42,10 +42,10 @@ NAMES = ("n1", "n2", "n3")
 OPERATOR_JWT = make_jwt(OPERATOR, OPERATOR.public, "ACME", {"type": "operator", "system_account": PAY}, top={"iat": 1})
 TRUST = read_trust({name: [OPERATOR_JWT] for name in NAMES}, NOW)
 ROLE_KEY = {"key": ROLE, "allow": {"pub": ["a.>"]}}
-IDLE = Live((), ())
+IDLE = AccountUse((), ())
 
 
-def document(accounts: dict[str, Any], **more: Any) -> Document:
+def document(accounts: dict[str, Any], **more: Any) -> AccountsDocument:
     return read_document({"accounts": accounts, **more})
 
 
@@ -64,11 +64,11 @@ def evaluated(
     return evaluate(replace(copies, **options), TRUST, NOW)
 
 
-def plan(desired: dict[str, Any], *actual: Evaluation, live: Live = IDLE, **more: Any) -> dict[str, Any]:
+def plan(desired: dict[str, Any], *actual: Evaluation, live: AccountUse = IDLE, **more: Any) -> dict[str, Any]:
     return make_plan(document(desired, **more), actual, TRUST, live)
 
 
-def row(desired: dict[str, Any] | None, actual: dict[str, Any], live: Live = IDLE) -> dict[str, Any]:
+def row(desired: dict[str, Any] | None, actual: dict[str, Any], live: AccountUse = IDLE) -> dict[str, Any]:
     """Return the plan of the account APP; `desired`: None if the account must be absent."""
     wanted = {"state": "absent"} if desired is None else desired
     (found,) = plan({"APP": {"id": APP, **wanted}}, evaluated(actual), live=live)["accounts"]
@@ -227,15 +227,15 @@ KEYS = {"signing_keys": {"app": ROLE_KEY, "x": {"key": SECOND}}}
 def test_each_change_closes_exactly_these_connections(
     before: dict[str, Any], after: dict[str, Any] | None, reasons: dict[str, int]
 ) -> None:
-    found = row(after, before, Live(CONNECTIONS, ()))
+    found = row(after, before, AccountUse(CONNECTIONS, ()))
     assert {one["reason"]: one["count"] for one in found["closes"]} == reasons
 
 
 STREAMS = (
-    StoredStream(APP, "ORDERS", 3, False, 1000, 4),
-    StoredStream(APP, "LOG", 1, False, 500, 0),
-    StoredStream(APP, "CACHE", 1, True, 50, 0),
-    StoredStream(PAY, "OTHER", 1, False, 50, 0),
+    AccountStream(APP, "ORDERS", 3, False, 1000, 4),
+    AccountStream(APP, "LOG", 1, False, 500, 0),
+    AccountStream(APP, "CACHE", 1, True, 50, 0),
+    AccountStream(PAY, "OTHER", 1, False, 50, 0),
 )
 STORED = {"limits": {"jetstream": {"disk": "1GiB", "memory": "1GiB"}}}
 
@@ -246,7 +246,7 @@ def jetstream(limits: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("after", [None, jetstream("none")])
 def test_end_of_jetstream_strands_streams(after: dict[str, Any] | None) -> None:
-    found = row(after, STORED, Live((), STREAMS))
+    found = row(after, STORED, AccountUse((), STREAMS))
     assert found["streams"] == {"count": 3, "bytes": 3550, "names": ["CACHE", "LOG", "ORDERS"]}
 
 
@@ -270,7 +270,7 @@ def test_end_of_jetstream_strands_streams(after: dict[str, Any] | None) -> None:
     ],
 )
 def test_limit_below_the_present_use_is_a_warning(limits: dict[str, Any], warnings: list[str]) -> None:
-    assert row(jetstream(limits), STORED, Live((), STREAMS))["warnings"] == warnings
+    assert row(jetstream(limits), STORED, AccountUse((), STREAMS))["warnings"] == warnings
 
 
 def test_removed_export_names_its_importers() -> None:
@@ -305,14 +305,14 @@ def test_operator_of_the_document_is_compared() -> None:
 
 
 def test_fingerprint_follows_document_copies_and_operator_alone() -> None:
-    def of(desired: dict[str, Any], actual: Evaluation, trust: Trust = TRUST, live: Live = IDLE) -> str:
+    def of(desired: dict[str, Any], actual: Evaluation, trust: Trust = TRUST, live: AccountUse = IDLE) -> str:
         return str(make_plan(document({"APP": desired}), [actual], trust, live)["fingerprint"])
 
     first = of({}, evaluated({}))
     # A new JWT with the same claims is a different copy, because the next JWT depends on the time of issue.
     again = evaluate(Copies(APP, evaluated({}).copies.stored, dict.fromkeys(NAMES, True), {}), TRUST, NOW)
     assert first != of({}, again)
-    assert of({}, again) == of({}, again, live=Live(CONNECTIONS, STREAMS))
+    assert of({}, again) == of({}, again, live=AccountUse(CONNECTIONS, STREAMS))
     used = evaluate(replace(again.copies, loaded={"n1": again.copies.stored[0]}), TRUST, NOW)
     assert of({}, again) == of({}, used)
     assert of({}, again) != of({"limits": {"connections": 5}}, again)

@@ -31,8 +31,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import read_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_plan import (
-    Reading,
     UserPlan,
+    UserState,
     plan_users,
     users_page,
 )
@@ -88,7 +88,7 @@ def plan(
     seeds: tuple[Key, ...] = (OLD, FRESH),
     replaced: tuple[Key, ...] = (),
 ) -> UserPlan:
-    reading = Reading(
+    reading = UserState(
         [evaluated(in_force(OLD) if account is None else account, signer)],
         False,
         {} if current is None else current,
@@ -152,7 +152,7 @@ def test_credentials_that_cannot_be_issued_have_a_reason(given: dict[str, Any], 
 
 
 def test_account_that_does_not_exist_is_a_reason() -> None:
-    (found,) = plan_users(read_document(document(shop=SHOP)), Reading([], False, {}, lambda _public: True), NOW)
+    (found,) = plan_users(read_document(document(shop=SHOP)), UserState([], False, {}, lambda _public: True), NOW)
     assert found.state == "cannot" and "apply the document first" in found.reasons[0]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
     ACCOUNT_VIEW,
-    Found,
+    AssetListing,
     in_seconds,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
@@ -44,7 +44,7 @@ def test_an_asset_without_a_leader_is_in_its_row_and_among_the_unknown() -> None
         "config": {"name": "HALF", "num_replicas": 3},
         "cluster": {"name": "C1", "raft_group": "S-R3F-x", "replicas": [{"name": "n2", "current": False}]},
     }
-    found = Found(ACCOUNT_VIEW)
+    found = AssetListing(ACCOUNT_VIEW)
     found.add(STREAM, "APP", info, stream_group("APP", info), None)
     result = found.result(STREAM)
     assert [problem["code"] for problem in result["problems"]] == ["stream_no_leader"]
@@ -58,7 +58,7 @@ def test_a_missing_replica_and_one_behind_are_problems_of_the_row() -> None:
         "config": {"name": "SHORT", "num_replicas": 3},
         "cluster": {"leader": "n1", "replicas": [{"name": "n2", "current": True, "active": 9 * SECOND}]},
     }
-    found = Found(ACCOUNT_VIEW)
+    found = AssetListing(ACCOUNT_VIEW)
     found.add(STREAM, "APP", info, stream_group("APP", info), None)
     codes = {problem["code"] for problem in found.result(STREAM)["streams"][0]["problems"]}
     assert codes == {"stream_replica_count", "stream_no_quorum", "stream_replica_behind"}

@@ -15,7 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
     DONE,
     FAILED,
     SKIPPED,
-    Approval,
+    AssetsApproval,
     Course,
     deletion_refusals,
     difference,
@@ -26,28 +26,33 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
     stale_reasons,
     steps_page,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry, make_plan, revision
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import AssetsDocument
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
+    LiveAssets,
+    LiveEntry,
+    make_plan,
+    revision,
+)
 from support.asset_plans import document, live, live_consumer, live_stream
 
 Plan = dict[str, Any]
 NOW = datetime(2026, 11, 29, 12, tzinfo=timezone.utc)
 
 
-def plan(of: Document, state: Live, confirm: Collection[str] = (), delete: Collection[str] = ()) -> Plan:
+def plan(of: AssetsDocument, state: LiveAssets, confirm: Collection[str] = (), delete: Collection[str] = ()) -> Plan:
     """Return a plan as it is read from a file."""
     return dict(json.loads(json.dumps(make_plan([of], {"A": state}, confirm, delete))))
 
 
-def replanned(approved: Plan, of: Document, state: Live) -> Plan:
-    return make_plan([of], {"A": state}, *Approval(approved).names("A"))
+def replanned(approved: Plan, of: AssetsDocument, state: LiveAssets) -> Plan:
+    return make_plan([of], {"A": state}, *AssetsApproval(approved).names("A"))
 
 
-def reasons(approved: Plan, of: Document, state: Live) -> list[str]:
+def reasons(approved: Plan, of: AssetsDocument, state: LiveAssets) -> list[str]:
     return stale_reasons(approved, replanned(approved, of, state))
 
 
-def remaining(approved: Plan, of: Document, state: Live) -> list[tuple[str, str]]:
+def remaining(approved: Plan, of: AssetsDocument, state: LiveAssets) -> list[tuple[str, str]]:
     return [(step["action"], step["name"]) for step in remaining_steps(approved, replanned(approved, of, state))]
 
 
@@ -119,7 +124,7 @@ ONE = document("streams: {S: {subjects: [s.>], consumers: {c: {}}}}")
 WIDER = document("streams: {S: {subjects: [s.>, t.>], description: wide, consumers: {c: {}}}}")
 
 
-def present(messages: int = 5, consumer: bool = True, **config: Any) -> Live:
+def present(messages: int = 5, consumer: bool = True, **config: Any) -> LiveAssets:
     consumers = {"S": {"c": live_consumer(ONE, "S", "c")}} if consumer else {}
     return live(live_stream(ONE, "S", messages, **config), consumers=consumers)
 
@@ -180,7 +185,7 @@ def test_deletion_is_stale_if_messages_arrived() -> None:
     before = document("prune: owned\nstreams: {S: {subjects: [s.>]}, T: {subjects: [t.>]}}")
     now = document("prune: owned\nstreams: {T: {subjects: [t.>]}}")
 
-    def pruned(messages: int) -> Live:
+    def pruned(messages: int) -> LiveAssets:
         return live(live_stream(before, "S", messages), live_stream(before, "T"))
 
     approved = plan(now, pruned(5), delete=["S"])
@@ -230,7 +235,7 @@ def test_finished_steps_are_not_repeated() -> None:
 def test_stream_that_changed_in_part_is_resumed() -> None:
     moved = document("streams: {S: {subjects: [s.>], replicas: 3, placement: {tags: [ssd]}, consumers: {c: {}}}}")
 
-    def led(**config: Any) -> Live:
+    def led(**config: Any) -> LiveAssets:
         info = {**live_stream(ONE, "S", 5, **config), "cluster": {"name": "C1", "leader": "n1", "replicas": []}}
         return live(info, consumers={"S": {"c": live_consumer(ONE, "S", "c")}})
 
@@ -244,7 +249,7 @@ def test_entry_that_was_written_since_is_stale_and_a_finished_one_is_not() -> No
     wanted = document("kv: {b: {entries: {k: {value: v, mode: own}}}}")
     bucket = live_stream(wanted, "KV_b", 1)
 
-    def entry(revision: int, value: bytes) -> Live:
+    def entry(revision: int, value: bytes) -> LiveAssets:
         return live(bucket, entries={("KV_b", "k"): LiveEntry(revision, value)})
 
     approved = plan(wanted, entry(4, b"old"))
@@ -268,7 +273,7 @@ MESSAGES = {("A", "OLD"): 5}
 
 def refusals(backup: timedelta | None = None, messages: int = 5, **names: Collection[str]) -> list[str]:
     backups = {} if backup is None else {("A", "OLD"): (NOW - backup).isoformat()}
-    return deletion_refusals(DELETED, {("A", "OLD"): messages}, backups, Approval({}, **names), NOW)
+    return deletion_refusals(DELETED, {("A", "OLD"): messages}, backups, AssetsApproval({}, **names), NOW)
 
 
 def test_stream_with_messages_needs_its_name_and_a_recent_backup() -> None:

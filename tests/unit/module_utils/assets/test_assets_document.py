@@ -12,7 +12,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     ABSENT,
     OWN,
     SEED,
-    Document,
+    AssetsDocument,
     collisions,
     parse_document,
     read_document,
@@ -24,7 +24,7 @@ EXAMPLE = (CHECKOUT / "docs" / "examples" / "assets.yml").read_text()
 SECOND = 1_000_000_000
 
 
-def document(body: str, identity: str = "d", account: str = "A") -> Document:
+def document(body: str, identity: str = "d", account: str = "A") -> AssetsDocument:
     return parse_document(f"document: {identity}\ncluster: C1\naccount: {account}\n{body}")
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import Counts
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import Document
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import AssetsDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
-    Live,
+    LiveAssets,
     LiveEntry,
     make_plan,
     questions,
@@ -24,7 +24,7 @@ from support.asset_plans import SECOND, document, live, live_consumer, live_stre
 Info = dict[str, Any]
 
 
-def plan(of: Document | list[Document], state: Live, **names: Collection[str]) -> dict[str, Any]:
+def plan(of: AssetsDocument | list[AssetsDocument], state: LiveAssets, **names: Collection[str]) -> dict[str, Any]:
     documents = of if isinstance(of, list) else [of]
     return make_plan(documents, {"A": state}, names.get("confirm", ()), names.get("delete", ()))
 

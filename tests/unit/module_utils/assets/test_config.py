@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets import co
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
     CONSUMER_FIELDS,
     STREAM_FIELDS,
-    Field,
+    ConfigKey,
     OptionError,
 )
 from hypothesis import given, settings
@@ -109,7 +109,7 @@ _SIZES = st.sampled_from(["0", "-1", "1000", "1K", "1KB", "64MiB", "10GiB"])
 _TIMES = st.sampled_from(["", "2026-01-31T08:00:00Z", "2026-01-31T09:00:00+01:00", "2026-01-31 08:00:00.25"])
 
 
-def _values(item: Field) -> st.SearchStrategy[Any]:
+def _values(item: ConfigKey) -> st.SearchStrategy[Any]:
     """Return the values that a task may give for a field."""
     plain: dict[str, st.SearchStrategy[Any]] = {
         "text": st.one_of(st.just(""), _NAME),
@@ -132,17 +132,17 @@ def _values(item: Field) -> st.SearchStrategy[Any]:
     return plain[item.kind]
 
 
-def _objects(item: Field) -> st.SearchStrategy[dict[str, Any]]:
+def _objects(item: ConfigKey) -> st.SearchStrategy[dict[str, Any]]:
     needed = {part.name: _NAME for part in item.fields if part.required}
     free = {part.name: st.one_of(st.none(), _values(part)) for part in item.fields if not part.required}
     return st.fixed_dictionaries({**free, **needed})
 
 
-def _params(fields: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
+def _params(fields: tuple[ConfigKey, ...]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({item.name: st.one_of(st.none(), _values(item)) for item in fields})
 
 
-def _as_server(fields: tuple[Field, ...], config: dict[str, Any]) -> dict[str, Any]:
+def _as_server(fields: tuple[ConfigKey, ...], config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration as a server reports it: some defaults explicit, others omitted, lists in any order."""
     told: dict[str, Any] = {}
     for item in fields:
@@ -156,7 +156,7 @@ def _as_server(fields: tuple[Field, ...], config: dict[str, Any]) -> dict[str, A
 
 
 @pytest.mark.parametrize("fields", [STREAM_FIELDS, CONSUMER_FIELDS])
-def test_the_servers_view_of_a_desired_configuration_is_that_configuration(fields: tuple[Field, ...]) -> None:
+def test_the_servers_view_of_a_desired_configuration_is_that_configuration(fields: tuple[ConfigKey, ...]) -> None:
     @settings(max_examples=40, deadline=None)
     @given(_params(fields))
     def check(params: dict[str, Any]) -> None:

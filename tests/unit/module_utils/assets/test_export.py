@@ -30,7 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.export im
     export_summary,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import marks
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import Live, LiveEntry
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveAssets, LiveEntry
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import (
     InvalidDocument,
     dump_yaml,
@@ -43,7 +43,7 @@ REQUEST = ExportRequest("d", "A")
 Info = dict[str, Any]
 
 
-def reported(body: str, mark: bool = True, release: tuple[int, int] = (2, 15)) -> Live:
+def reported(body: str, mark: bool = True, release: tuple[int, int] = (2, 15)) -> LiveAssets:
     """Return the assets of a document as servers report them."""
     document = parse_document(f"document: d\ncluster: C1\naccount: A\n{body}")
     streams: dict[str, Info] = {}
@@ -58,10 +58,10 @@ def reported(body: str, mark: bool = True, release: tuple[int, int] = (2, 15)) -
             own["metadata"] = {**own["metadata"], **(marks(document, CONSUMER_FIELDS, own) if mark else {})}
             info = {"name": consumer.name, "config": {**own, "durable_name": consumer.name}}
             consumers.setdefault(stream.name, {})[consumer.name] = info
-    return Live("C1", release, streams, consumers)
+    return LiveAssets("C1", release, streams, consumers)
 
 
-def with_stream(live: Live, name: str, **config: Any) -> Live:
+def with_stream(live: LiveAssets, name: str, **config: Any) -> LiveAssets:
     """Return the assets with a stream's configuration changed."""
     info = live.streams[name]
     return replace(live, streams={**live.streams, name: {**info, "config": {**info["config"], **config}}})

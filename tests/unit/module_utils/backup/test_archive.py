@@ -21,7 +21,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     MAGIC,
     TAR,
     TAR_END,
-    Member,
+    ArchiveMember,
     detect_format,
     encode_entry,
     members,
@@ -30,12 +30,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     read_index,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
-    Contents,
+    ArchiveContents,
     read_contents,
     read_head,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import s2
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +58,7 @@ def packed(data: bytes) -> bytes:
     return s2.STREAM_ID + b"".join(s2.plain_chunks(data))
 
 
-def contents(data: bytes, record_checksums: bool = False) -> Contents:
+def contents(data: bytes, record_checksums: bool = False) -> ArchiveContents:
     return read_contents(lambda: io.BytesIO(data), record_checksums)
 
 
@@ -128,7 +128,7 @@ def test_a_lost_chunk_is_found(version: str) -> None:
     assert seen[0] is None and seen[-1] is None
 
 
-def _holds(data: bytes) -> Contents | None:
+def _holds(data: bytes) -> ArchiveContents | None:
     try:
         return contents(data)
     except ArchiveError:
@@ -161,7 +161,7 @@ def test_whatever_is_altered_within_the_plain_bytes_raises_nothing_else(data: by
 )
 def test_head_with_unexpected_fields(was: bytes, other: bytes) -> None:
     whole = plain("2.15.1")
-    reader = Reader(io.BytesIO(packed(whole)))
+    reader = PlainReader(io.BytesIO(packed(whole)))
     detect_format(reader)
     entries = [read_entry(reader) for _entry in range(3)]
     changed = [encode_entry(entry.name, entry.time, entry.payload.replace(was, other)) for entry in entries]
@@ -183,7 +183,7 @@ def test_the_error_that_an_older_server_hides_in_an_archive() -> None:
 
 
 def member_start(data: bytes, wanted: str) -> int:
-    reader = Reader(io.BytesIO(packed(data)))
+    reader = PlainReader(io.BytesIO(packed(data)))
     for member in members(reader, detect_format(reader)[1]):
         if member.name == wanted:
             return member.start
@@ -336,7 +336,7 @@ def test_consumers_can_be_left_out_without_touching_the_messages(version: str) -
     if whole.format == TAR:
         replacement = TAR_END
     else:
-        reader = Reader(io.BytesIO(archive(version)))
+        reader = PlainReader(io.BytesIO(archive(version)))
         detect_format(reader)
         state = {**read_head(reader)[0], "consumer_count": 0}
         replacement = encode_entry(b"state.json", 1, json.dumps(state).encode())
@@ -354,7 +354,9 @@ def test_splice_replaces_exactly_its_range(one: int, two: int, replacement: byte
 
 
 def test_an_entry_is_read_as_it_was_encoded() -> None:
-    reader = Reader(io.BytesIO(packed(encode_entry(b"consumers/c", -5, b"{}") + encode_entry(b"", 2**62, b"x" * 300))))
+    reader = PlainReader(
+        io.BytesIO(packed(encode_entry(b"consumers/c", -5, b"{}") + encode_entry(b"", 2**62, b"x" * 300)))
+    )
     first, second = read_entry(reader), read_entry(reader)
     assert (first.name, first.time, first.payload, first.ends) == (b"consumers/c", -5, b"{}", False)
     assert (second.time, second.payload) == (2**62, b"x" * 300)
@@ -437,7 +439,7 @@ def test_an_index_of_each_version() -> None:
         subjects = b"\x01" + b"\x02ab" + b"\x01\x01" + last_block
         blocks = b"\x01" + bytes([7, 90, 3, 0, 9, 0, 2]) + per_block + removed
         content = head + subjects + blocks + b"\x07" + b"checksum" + bytes(8)
-        found = read_index(Member(0, "msgs/index.db", len(content), Reader(io.BytesIO(packed(content)))))
+        found = read_index(ArchiveMember(0, "msgs/index.db", len(content), PlainReader(io.BytesIO(packed(content)))))
         assert (found.messages, found.first_seq, found.last_seq) == (3, 1, 9)
         assert (found.firsts, found.removed) == ({7: 3}, {7: array("Q", [4097, 4098])})
         assert (found.last_block, found.last_checksum) == (7, b"checksum")

@@ -16,7 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.cluster_f
     saved_files,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import Keys
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 
 FILES = {"n1/nats-server.conf": "port: 4222\n", "servers.json": "[]"}
@@ -36,9 +36,9 @@ def test_files_are_saved_if_one_changed(tmp_path: Path) -> None:
     assert save_files(store, FILES, [row], False) is None
     second = save_files(store, {**FILES, "servers.json": "[1]"}, [row], False)
     assert second is not None
-    assert expired_files([row, second], Keep(last=1), second) == [row]
-    assert expired_files([row, second], Keep(last=1), row) == []
-    assert expired_files([row, second], Keep(), second) == []
+    assert expired_files([row, second], Retention(last=1), second) == [row]
+    assert expired_files([row, second], Retention(last=1), row) == []
+    assert expired_files([row, second], Retention(), second) == []
     # The clock was once ahead, so the files are compared with the latest of the other backups.
     ahead = {**row, "taken": "2099-01-01T00:00:00Z"}
     assert saved_files(Catalogue(cluster=(second, ahead)), store) == [ahead, second]

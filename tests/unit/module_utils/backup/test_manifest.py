@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     read_manifest,
     sealed_text,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, Contents
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents, ArchivedConsumer
 
 STATE = {"messages": 3, "bytes": 90, "first_seq": 1, "last_seq": 4, "num_deleted": 1}
 CONFIG = {"name": "S", "subjects": ["S.>"], "metadata": {"team": "shop", "_nats.ver": "2.12.0"}}
@@ -41,8 +41,8 @@ def info(name: str = "c", floor: int = 2, pending: int = 1, **config: Any) -> di
     }
 
 
-def contents(*consumers: Consumer) -> Contents:
-    return Contents("tar", 3, 90, 10, 1, 4, "0", consumers, None)
+def contents(*consumers: ArchivedConsumer) -> ArchiveContents:
+    return ArchiveContents("tar", 3, 90, 10, 1, 4, "0", consumers, None)
 
 
 def manifest(**more: Any) -> Manifest:
@@ -146,7 +146,7 @@ def test_an_edit_breaks_the_seal(changed: dict[str, Any]) -> None:
 
 
 def test_consumers_that_were_edited_with_a_new_seal() -> None:
-    archived = Consumer("c", {}, pair(9), pair(8), 1)
+    archived = ArchivedConsumer("c", {}, pair(9), pair(8), 1)
     held = contents(archived)
     saved = manifest(contents=held.as_dict(), consumers=consumer_entries([info(), info("left")], held))
     assert archive_differences(saved, held) == []
@@ -157,8 +157,8 @@ def test_consumers_that_were_edited_with_a_new_seal() -> None:
 
 def test_consumers_of_the_archive_and_of_their_leaders() -> None:
     """The position comes from the archive if it has one, because the leaders' positions were read earlier."""
-    archived = Consumer("both", {"durable_name": "both"}, pair(9), pair(8), 1)
-    only = Consumer("only", {"durable_name": "only"}, pair(2), pair(1), 1)
+    archived = ArchivedConsumer("both", {"durable_name": "both"}, pair(9), pair(8), 1)
+    only = ArchivedConsumer("only", {"durable_name": "only"}, pair(2), pair(1), 1)
     found = consumer_entries([info("both", 5), info("left", 3, metadata={"_nats.ver": "1"})], contents(archived, only))
     assert [(entry["name"], entry["ack_floor"]["stream_seq"], entry["in_archive"]) for entry in found] == [
         ("both", 8, True),
@@ -172,16 +172,16 @@ def test_consumers_of_the_archive_and_of_their_leaders() -> None:
 @pytest.mark.parametrize(
     ("delivered", "pending", "archived", "expected"),
     [
-        (80, 1, Consumer("c", {}, pair(80), pair(0), 1), 1),
+        (80, 1, ArchivedConsumer("c", {}, pair(80), pair(0), 1), 1),
         # These messages were acknowledged and delivered while the archive was being written.
-        (80, 3, Consumer("c", {}, pair(85), pair(0), 1), 1),
+        (80, 3, ArchivedConsumer("c", {}, pair(85), pair(0), 1), 1),
         # An archive from a 2.15 cluster has only the ack floor; an archive from 2.14 or earlier may lack the consumer.
-        (80, 1, Consumer("c", {}, pair(0), pair(0), 0), 80),
+        (80, 1, ArchivedConsumer("c", {}, pair(0), pair(0), 0), 80),
         (80, 1, None, 80),
         (80, 0, None, 0),
     ],
 )
-def test_redelivered_messages(delivered: int, pending: int, archived: Consumer | None, expected: int) -> None:
+def test_redelivered_messages(delivered: int, pending: int, archived: ArchivedConsumer | None, expected: int) -> None:
     seen = {**info("c", 0), "delivered": pair(delivered), "num_ack_pending": pending}
     (entry,) = consumer_entries([seen], contents(*([archived] if archived else [])))
     assert entry["redelivered"] == expected

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, Message
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, ArchivedMessage
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof import (
     expired_since,
@@ -83,9 +83,9 @@ def test_expired_messages_may_be_missing() -> None:
     assert not expired_since(replace(lives, format=TAR), fewer)
 
 
-def message(sequence: int, ttl: str = "", body: bytes = b"x") -> Message:
+def message(sequence: int, ttl: str = "", body: bytes = b"x") -> ArchivedMessage:
     headers = f"NATS/1.0\r\nNats-TTL: {ttl}\r\n\r\n".encode() if ttl else b""
-    return Message(sequence, 100 * 10**9, b"S.a", headers, body)
+    return ArchivedMessage(sequence, 100 * 10**9, b"S.a", headers, body)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def message(sequence: int, ttl: str = "", body: bytes = b"x") -> Message:
     ],
 )
 def test_messages_are_compared_where_some_may_have_expired(
-    saved: list[Message], restored: list[Message], found: str
+    saved: list[ArchivedMessage], restored: list[ArchivedMessage], found: str
 ) -> None:
     assert lost(saved, restored, 160.0) == found
 

@@ -15,15 +15,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     ENTRIES,
     TAR,
     TAR_END,
-    Entry,
+    ArchiveEntry,
     encode_entry,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     GIB,
-    Changes,
-    Refusal,
+    RestoreChanges,
     RestorePlan,
+    RestoreRefusal,
     Target,
     backup_caveats,
     backup_problem,
@@ -43,9 +43,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     sources_caveat,
     too_few_pending,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import Consumer, read_head
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchivedConsumer, read_head
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import s2
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import Reader
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import PlainReader
 
 CONFIG = {
     "name": "S",
@@ -111,7 +111,7 @@ def test_unsavable_streams_are_refused() -> None:
 
 def test_restore_plan_of_saved_streams() -> None:
     plan = plan_restore(
-        manifest(consumer("a"), consumer("b", in_archive=False), consumer("c", in_archive=None)), Changes(), HERE
+        manifest(consumer("a"), consumer("b", in_archive=False), consumer("c", in_archive=None)), RestoreChanges(), HERE
     )
     assert plan.config == CONFIG
     assert [entry["name"] for entry in plan.recreate] == ["b", "c"]
@@ -119,7 +119,7 @@ def test_restore_plan_of_saved_streams() -> None:
 
 
 def test_requested_changes_are_applied() -> None:
-    changes = Changes("COPY", ["copy.>"], 1, {"cluster": None, "tags": None}, False)
+    changes = RestoreChanges("COPY", ["copy.>"], 1, {"cluster": None, "tags": None}, False)
     plan = plan_restore(manifest(consumer("a")), changes, HERE)
     assert plan.config == {
         **{key: CONFIG[key] for key in ("duplicate_window",)},
@@ -128,14 +128,14 @@ def test_requested_changes_are_applied() -> None:
         "num_replicas": 1,
     }
     assert (plan.recreate, plan.strip) == ((), True)
-    assert plan_restore(manifest(), Changes(placement={"cluster": "C2", "tags": None}), HERE).config["placement"] == {
-        "cluster": "C2"
-    }
+    assert plan_restore(manifest(), RestoreChanges(placement={"cluster": "C2", "tags": None}), HERE).config[
+        "placement"
+    ] == {"cluster": "C2"}
 
 
 @pytest.mark.parametrize(("most", "replicas", "expected"), [(1, 1, True), (2, 2, True), (3, 3, False), (5, 3, False)])
 def test_the_most_replicas(most: int, replicas: int, expected: bool) -> None:
-    plan = plan_restore(manifest(), Changes(max_replicas=most), HERE)
+    plan = plan_restore(manifest(), RestoreChanges(max_replicas=most), HERE)
     assert plan.config["num_replicas"] == replicas
     assert any(f"it gets {replicas} replicas instead of 3" in caveat for caveat in plan.caveats) == expected
 
@@ -171,13 +171,13 @@ def test_isolation_keeps_stored_data_and_disables_actions() -> None:
         "discard_new_per_subject": True,
     }
     saved = replace(manifest(), config={**kept, **connected, **acting, "num_replicas": 3, "storage": "memory"})
-    plan = plan_restore(saved, Changes(num_replicas=1, isolated=True), HERE)
+    plan = plan_restore(saved, RestoreChanges(num_replicas=1, isolated=True), HERE)
     assert plan.config == {**kept, "num_replicas": 1, "storage": "file"}
 
 
 def test_expired_messages_may_be_missing_with_any_configuration() -> None:
     saved = replace(manifest(), config={**CONFIG, "allow_msg_ttl": True})
-    plan = plan_restore(saved, Changes(isolated=True), HERE)
+    plan = plan_restore(saved, RestoreChanges(isolated=True), HERE)
     assert "allow_msg_ttl" not in plan.config
     assert differences(saved, plan, {**STATE, "messages": 4, "first_seq": 2}, []) == []
 
@@ -185,16 +185,22 @@ def test_expired_messages_may_be_missing_with_any_configuration() -> None:
 @pytest.mark.parametrize(
     ("saved", "changes", "target", "code", "reason"),
     [
-        ({}, Changes("T"), replace(HERE, overlapping=("S", "X")), "overlap", "subjects of stream T belong to S, X"),
-        ({}, Changes(), replace(HERE, version="2.14.5"), "unsupported", "cannot be read by 2.14.5"),
-        ({"format": TAR}, Changes("T"), HERE, "unsupported", "only be restored under its own name S"),
-        ({}, Changes(), replace(HERE, max_payload=99), "unsupported", "a message of 100 bytes"),
+        (
+            {},
+            RestoreChanges("T"),
+            replace(HERE, overlapping=("S", "X")),
+            "overlap",
+            "subjects of stream T belong to S, X",
+        ),
+        ({}, RestoreChanges(), replace(HERE, version="2.14.5"), "unsupported", "cannot be read by 2.14.5"),
+        ({"format": TAR}, RestoreChanges("T"), HERE, "unsupported", "only be restored under its own name S"),
+        ({}, RestoreChanges(), replace(HERE, max_payload=99), "unsupported", "a message of 100 bytes"),
     ],
 )
 def test_invalid_restores_are_refused(
-    saved: dict[str, Any], changes: Changes, target: Target, code: str, reason: str
+    saved: dict[str, Any], changes: RestoreChanges, target: Target, code: str, reason: str
 ) -> None:
-    with pytest.raises(Refusal, match=reason) as caught:
+    with pytest.raises(RestoreRefusal, match=reason) as caught:
         plan_restore(manifest(**saved), changes, target)
     assert caught.value.code == code
 
@@ -202,7 +208,7 @@ def test_invalid_restores_are_refused(
 @pytest.mark.parametrize("archive_format", [TAR, ENTRIES])
 def test_consumers_with_more_replicas_than_their_stream(archive_format: str) -> None:
     many, few = consumer("many", num_replicas=3), consumer("few", num_replicas=1)
-    plan = plan_restore(manifest(many, few, format=archive_format), Changes(num_replicas=1), HERE)
+    plan = plan_restore(manifest(many, few, format=archive_format), RestoreChanges(num_replicas=1), HERE)
     assert plan.lowered == ("many",)
     # An archive from 2.14 or earlier is uploaded without its consumers.
     assert plan.strip is (archive_format == TAR)
@@ -231,21 +237,23 @@ def test_duplicates_from_sources_are_counted() -> None:
 
 def test_caveats() -> None:
     saved = manifest(consumer("a", pending=3), consumer("b"))
-    window, pending = plan_restore(saved, Changes(), HERE).caveats
+    window, pending = plan_restore(saved, RestoreChanges(), HERE).caveats
     assert "duplicate window of 2m" in window
     assert pending == "messages delivered but not acknowledged are delivered again: a (3)"
-    assert plan_restore(replace(saved, format=TAR), Changes(consumers=False), HERE).caveats == ()
+    assert plan_restore(replace(saved, format=TAR), RestoreChanges(consumers=False), HERE).caveats == ()
     # A stream that never stored a message has no message ids to lose, unlike a stream whose messages were all deleted.
     for contents, last_seq, expected in ((None, 0, False), (None, 9, True), ({**CONTENTS, "last_seq": 0}, 0, False)):
         empty = replace(
             saved, contents=contents, state={"messages": 0, "first_seq": last_seq + 1, "last_seq": last_seq}
         )
-        assert any("message ids" in caveat for caveat in plan_restore(empty, Changes(), HERE).caveats) is expected
-    (crash,) = plan_restore(replace(saved, format=TAR, crashed=True), Changes(consumers=False), HERE).caveats
+        assert (
+            any("message ids" in caveat for caveat in plan_restore(empty, RestoreChanges(), HERE).caveats) is expected
+        )
+    (crash,) = plan_restore(replace(saved, format=TAR, crashed=True), RestoreChanges(consumers=False), HERE).caveats
     assert crash.endswith("did not stop cleanly: messages deleted just before may reappear")
     ephemeral = {**consumer("e", in_archive=False), "config": {"name": "e"}}
     lacking = replace(manifest(ephemeral, format=TAR), config={**CONFIG, "retention": "interest"})
-    assert plan_restore(lacking, Changes(), HERE).caveats == (
+    assert plan_restore(lacking, RestoreChanges(), HERE).caveats == (
         "ephemeral consumers that are not in the archive must be recreated by their clients: e",
         "until its missing consumers are recreated, a stream with retention interest may drop messages",
     )
@@ -319,24 +327,24 @@ def test_consumers_without_a_position_in_the_archive_are_recreated() -> None:
         ([consumer("all", floor=0)], []),
     ):
         for archive in (TAR, ENTRIES):
-            found = plan_restore(manifest(*entries, format=archive), Changes(), HERE)
+            found = plan_restore(manifest(*entries, format=archive), RestoreChanges(), HERE)
             names = [entry["name"] for entry in found.recreate]
             assert (found.strip, names) == ((bool(recreated), recreated) if archive == TAR else (False, []))
 
 
 def test_the_consumers_of_an_archive_with_other_replicas() -> None:
-    def entry(name: str) -> tuple[Entry, Consumer]:
+    def entry(name: str) -> tuple[ArchiveEntry, ArchivedConsumer]:
         document = {
             "config": {"name": name, "num_replicas": 3},
             "state": {"ack_floor": {"stream_seq": 4}, "pending": {"5": {}}},
         }
-        return Entry(f"consumers/{name}".encode(), 7, 0, 0, json.dumps(document).encode()), Consumer(
+        return ArchiveEntry(f"consumers/{name}".encode(), 7, 0, 0, json.dumps(document).encode()), ArchivedConsumer(
             name, {}, {}, {}, 0
         )
 
     plan = RestorePlan({}, (), ("many",), False)
     part = consumers_part(ENTRIES, {"consumer_count": 2, "first_seq": 1}, [entry("many"), entry("few")], plan)
-    reader = Reader(io.BytesIO(s2.STREAM_ID + b"".join(s2.plain_chunks(part))))
+    reader = PlainReader(io.BytesIO(s2.STREAM_ID + b"".join(s2.plain_chunks(part))))
     state, found = read_head(reader)
     assert state == {"consumer_count": 2, "first_seq": 1}
     assert [(one.name, one.config["num_replicas"], one.pending) for _entry, one in found] == [
@@ -406,11 +414,11 @@ def test_existing_stream_is_kept_only_if_it_equals_the_backup(
     info: dict[str, Any], consumers: list[dict[str, Any]], reason: str
 ) -> None:
     saved = manifest(consumer("a"))
-    plan = plan_restore(saved, Changes(), HERE)
+    plan = plan_restore(saved, RestoreChanges(), HERE)
     if not reason:
         require_restored(saved, plan, info, consumers)
         return
-    with pytest.raises(Refusal, match=rf"stream S exists and differs from the backup \({reason}") as caught:
+    with pytest.raises(RestoreRefusal, match=rf"stream S exists and differs from the backup \({reason}") as caught:
         require_restored(saved, plan, info, consumers)
     assert caught.value.code == "exists"
 
@@ -418,10 +426,10 @@ def test_existing_stream_is_kept_only_if_it_equals_the_backup(
 def test_server_metadata_is_not_a_difference() -> None:
     mine = {"owner": "me"}
     saved = replace(manifest(consumer("a")), config={**CONFIG, "metadata": mine})
-    plan = plan_restore(saved, Changes(), HERE)
+    plan = plan_restore(saved, RestoreChanges(), HERE)
     added = {**mine, "_nats.ver": "2.15.1", "_nats.level": "5", "_nats.req.level": "0"}
     require_restored(saved, plan, {"config": {**CONFIG, "metadata": added}, "state": STATE}, [consumer("a")])
-    with pytest.raises(Refusal, match="metadata differs"):
+    with pytest.raises(RestoreRefusal, match="metadata differs"):
         require_restored(
             saved, plan, {"config": {**CONFIG, "metadata": {"owner": "you"}}, "state": STATE}, [consumer("a")]
         )
@@ -430,10 +438,10 @@ def test_server_metadata_is_not_a_difference() -> None:
 def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
     """A restore that is killed leaves an empty stream that accepts messages."""
     saved = manifest(consumer("a"))
-    plan = plan_restore(saved, Changes(), HERE)
+    plan = plan_restore(saved, RestoreChanges(), HERE)
     for state in ({}, {**STATE, "last_seq": 8}):
         with pytest.raises(
-            Refusal, match=r"stream S exists and ends at sequence \d, before the end of its backup \(9\)"
+            RestoreRefusal, match=r"stream S exists and ends at sequence \d, before the end of its backup \(9\)"
         ) as caught:
             require_restored(saved, plan, {"config": CONFIG, "state": state}, [])
         assert caught.value.code == "unfinished"
@@ -442,28 +450,28 @@ def test_a_stream_that_ends_below_its_backup_is_unfinished() -> None:
 def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> None:
     """The empty stream of an interrupted restore accepts messages, and may in time have as many as its backup."""
     saved = replace(manifest(consumer("a")), taken="2026-11-20T10:00:00Z", state={"last_ts": "2026-11-20T09:59:00.5Z"})
-    plan = plan_restore(saved, Changes(), HERE)
+    plan = plan_restore(saved, RestoreChanges(), HERE)
     state = {**STATE, "messages": 15, "first_seq": 1, "last_seq": 15, "first_ts": "2026-11-20T10:07:00.123456789Z"}
     with pytest.raises(
-        Refusal, match="its message 1 was stored after the backup, which also has that sequence"
+        RestoreRefusal, match="its message 1 was stored after the backup, which also has that sequence"
     ) as caught:
         require_restored(saved, plan, {"config": CONFIG, "state": state}, [consumer("a")])
     assert caught.value.code == "unfinished"
     # The stream continued, and may have removed all messages that the backup contains.
     for harmless in ({"first_ts": "2026-11-20T09:00:00Z"}, {"first_seq": 10, "messages": 6}):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(RestoreRefusal) as caught:
             require_restored(saved, plan, {"config": CONFIG, "state": {**state, **harmless}}, [consumer("a")])
         assert caught.value.code == "exists"
-    with pytest.raises(Refusal, match=r"exists without 1 consumer of its backup \(a\)") as caught:
+    with pytest.raises(RestoreRefusal, match=r"exists without 1 consumer of its backup \(a\)") as caught:
         require_restored(saved, plan, {"config": CONFIG, "state": STATE}, [])
     assert caught.value.code == "unfinished"
 
 
 def test_first_seq_is_left_out_where_a_server_would_empty_the_stream() -> None:
     saved = replace(manifest(consumer("a")), config={**CONFIG, "first_seq": 1000})
-    kept = plan_restore(saved, Changes(), HERE)
+    kept = plan_restore(saved, RestoreChanges(), HERE)
     assert kept.config["first_seq"] == 1000 and not [text for text in kept.caveats if "first_seq" in text]
-    affected = plan_restore(saved, Changes(), replace(HERE, keeps_first_seq=False))
+    affected = plan_restore(saved, RestoreChanges(), replace(HERE, keeps_first_seq=False))
     assert "first_seq" not in affected.config
     assert [text for text in affected.caveats if "without first_seq (1000)" in text]
 

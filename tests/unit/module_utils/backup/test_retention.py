@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Keep, expired
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention, expired
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ START = datetime(2026, 1, 1, 2, tzinfo=timezone.utc)
 TWICE_A_DAY = [START + timedelta(hours=12 * number) for number in range(2 * 60)]
 
 
-def kept(keep: Keep) -> list[str]:
+def kept(keep: Retention) -> list[str]:
     gone = set(expired(TWICE_A_DAY, keep, TWICE_A_DAY[-1]))
     return [f"{time:%m-%d %H}" for place, time in enumerate(TWICE_A_DAY) if place not in gone]
 
@@ -25,14 +25,14 @@ def kept(keep: Keep) -> list[str]:
 @pytest.mark.parametrize(
     ("keep", "expected"),
     [
-        (Keep(last=3), ["02-28 14", "03-01 02", "03-01 14"]),
-        (Keep(daily=3), ["02-27 14", "02-28 14", "03-01 14"]),
-        (Keep(weekly=2), ["02-22 14", "03-01 14"]),
-        (Keep(monthly=12), ["01-31 14", "02-28 14", "03-01 14"]),
-        (Keep(last=2, monthly=2), ["02-28 14", "03-01 02", "03-01 14"]),
+        (Retention(last=3), ["02-28 14", "03-01 02", "03-01 14"]),
+        (Retention(daily=3), ["02-27 14", "02-28 14", "03-01 14"]),
+        (Retention(weekly=2), ["02-22 14", "03-01 14"]),
+        (Retention(monthly=12), ["01-31 14", "02-28 14", "03-01 14"]),
+        (Retention(last=2, monthly=2), ["02-28 14", "03-01 02", "03-01 14"]),
     ],
 )
-def test_the_newest_of_each_period_stays(keep: Keep, expected: list[str]) -> None:
+def test_the_newest_of_each_period_stays(keep: Retention, expected: list[str]) -> None:
     assert kept(keep) == expected
 
 
@@ -56,14 +56,14 @@ def test_a_backup_taken_after_the_clock_was_set_back_is_the_newest(newest: timed
 
 
 def test_without_a_number_everything_stays() -> None:
-    assert expired(TWICE_A_DAY, Keep(), START) == []
+    assert expired(TWICE_A_DAY, Retention(), START) == []
 
 
 @given(
     st.lists(st.datetimes(datetime(2020, 1, 1), datetime(2026, 1, 1)), unique=True, max_size=60),
-    st.builds(Keep, *[st.integers(0, 5)] * 4),
+    st.builds(Retention, *[st.integers(0, 5)] * 4),
 )
-def test_kept_backups_stay_kept_in_the_next_run(taken: list[datetime], keep: Keep) -> None:
+def test_kept_backups_stay_kept_in_the_next_run(taken: list[datetime], keep: Retention) -> None:
     gone = set(expired(taken, keep, datetime(2026, 1, 1)))
     rest = [time for place, time in enumerate(taken) if place not in gone]
     assert not taken or max(taken) in rest
@@ -73,19 +73,21 @@ def test_kept_backups_stay_kept_in_the_next_run(taken: list[datetime], keep: Kee
     assert set(sorted(taken)[-keep.last :] if keep.last else []) <= set(rest)
 
 
-@pytest.mark.parametrize("keep", [Keep(last=1), Keep(daily=1), Keep(weekly=1), Keep(monthly=1), Keep(1, 1, 1, 1)])
-def test_a_backup_from_the_future_stays_and_replaces_no_other(keep: Keep) -> None:
+@pytest.mark.parametrize(
+    "keep", [Retention(last=1), Retention(daily=1), Retention(weekly=1), Retention(monthly=1), Retention(1, 1, 1, 1)]
+)
+def test_a_backup_from_the_future_stays_and_replaces_no_other(keep: Retention) -> None:
     ahead = datetime(2099, 12, 31, tzinfo=timezone.utc)
     taken = [ahead, START, START + timedelta(days=1)]
     assert expired(taken, keep, taken[2]) == [1]
     # The clocks of two machines may differ by minutes.
-    assert expired([*taken[1:], taken[2] + timedelta(minutes=5)], Keep(last=1), taken[2]) == [0, 1]
+    assert expired([*taken[1:], taken[2] + timedelta(minutes=5)], Retention(last=1), taken[2]) == [0, 1]
 
 
 def test_backups_of_this_run_are_kept() -> None:
     """Backups of the current run are kept even if the clock is behind, which makes all other backups newer."""
     taken = [START, START + timedelta(days=1), START - timedelta(days=300)]
-    assert expired(taken, Keep(last=1), taken[1]) == [0, 2]
-    assert expired(taken, Keep(last=1), taken[1], own=[2]) == [0]
+    assert expired(taken, Retention(last=1), taken[1]) == [0, 2]
+    assert expired(taken, Retention(last=1), taken[1], own=[2]) == [0]
     behind = START - timedelta(days=300)
-    assert expired(taken, Keep(last=1), behind, own=[2]) == []
+    assert expired(taken, Retention(last=1), behind, own=[2]) == []

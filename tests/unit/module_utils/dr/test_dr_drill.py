@@ -39,9 +39,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import
     without_failover,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
-    Limits,
     Protected,
-    Reading,
+    RecoveryLimits,
+    SideReading,
     judge,
     status_page,
 )
@@ -64,15 +64,15 @@ COPY: dict[str, Any] = {
 DRILL = Drill(NOW, True, "", END_MIRROR, 90, 90, 2, 1.5, 0.4)
 
 
-def site() -> Reading:
+def site() -> SideReading:
     state = {"last_seq": 90, "first_seq": 1, "messages": 90, "last_ts": NOW}
     mirror = {"name": "ORDERS", "lag": 0, "active": 1}
-    return Reading(info={"config": COPY, "state": state, "ts": NOW, "mirror": mirror}, position=90)
+    return SideReading(info={"config": COPY, "state": state, "ts": NOW, "mirror": mirror}, position=90)
 
 
-def origin() -> Reading:
+def origin() -> SideReading:
     state = {"last_seq": 90, "first_seq": 1, "messages": 90, "last_ts": NOW}
-    return Reading(info={"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "state": state, "ts": NOW})
+    return SideReading(info={"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "state": state, "ts": NOW})
 
 
 def test_nothing_of_a_throw_away_copy_reaches_clients_or_removes_messages() -> None:
@@ -166,7 +166,7 @@ def test_the_last_drill_is_kept_with_when_one_succeeded() -> None:
 
 def test_the_status_reports_the_last_drill() -> None:
     saved = Checkpoint(NOW, 90, 90, {"subjects": ["orders.>"]}, ())
-    limits = Limits(drill=3600.0)
+    limits = RecoveryLimits(drill=3600.0)
     never = judge(ORDERS, origin(), site(), saved, None, limits)
     assert never.problems == ("no failover drill has succeeded yet",) and not never.in_order
     assert judge(ORDERS, origin(), site(), saved).in_order
@@ -177,7 +177,7 @@ def test_the_status_reports_the_last_drill() -> None:
         and fresh.drill_age == 1800.0
         and "30m ago" in "".join(status_page("east", "west", [fresh]).lines)
     )
-    (problem,) = judge(ORDERS, origin(), site(), saved, None, Limits(drill=60.0), kept).problems
+    (problem,) = judge(ORDERS, origin(), site(), saved, None, RecoveryLimits(drill=60.0), kept).problems
     assert problem.startswith("the last drill was 30m")
     ahead = next_drill(None, replace(DRILL, time="2026-11-25T12:00:10Z"))
     (problem,) = judge(ORDERS, origin(), site(), saved, None, limits, ahead).problems

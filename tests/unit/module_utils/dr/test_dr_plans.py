@@ -25,9 +25,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover impo
     SEALED,
     SUBJECTS,
     TAKE_OVER,
-    Plan,
-    Refusal,
-    Wanted,
+    FailoverOptions,
+    FailoverPlan,
+    FailoverRefusal,
     again,
     floor_at,
     plan_failover,
@@ -63,16 +63,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
     PROMOTED,
     SITE_SILENT,
     UNRELATED,
-    Limits,
     Protected,
-    Reading,
+    RecoveryLimits,
+    SideReading,
     judge,
     status_page,
 )
 
 ORDERS = Protected("APP", "ORDERS", "ORDERS")
 NOW = "2026-11-24T12:00:10Z"
-SILENT = Reading(problem="no reply within 5 s")
+SILENT = SideReading(problem="no reply within 5 s")
 
 
 def consumer(name: str, floor: int, delivered: int = 0, durable: bool = True, **config: Any) -> dict[str, Any]:
@@ -81,19 +81,21 @@ def consumer(name: str, floor: int, delivered: int = 0, durable: bool = True, **
     return {"name": name, "config": {**own, **config}, "ack_floor": {"stream_seq": floor}, "delivered": reached}
 
 
-def origin(last: int, oldest: str | None = None, consumers: tuple[dict[str, Any], ...] = (), **config: Any) -> Reading:
+def origin(
+    last: int, oldest: str | None = None, consumers: tuple[dict[str, Any], ...] = (), **config: Any
+) -> SideReading:
     state = {"last_seq": last, "first_seq": 1, "messages": last, "last_ts": "2026-11-24T12:00:09Z"}
     info = {"config": {"name": "ORDERS", "subjects": ["orders.>"], **config}, "state": state, "ts": NOW}
-    return Reading(info=info, consumers={row["name"]: row for row in consumers}, oldest=oldest)
+    return SideReading(info=info, consumers={row["name"]: row for row in consumers}, oldest=oldest)
 
 
-def site(last: int, active: float = 0.5, lag: int = 0, error: str = "", **config: Any) -> Reading:
+def site(last: int, active: float = 0.5, lag: int = 0, error: str = "", **config: Any) -> SideReading:
     state = {"last_seq": last, "first_seq": 1, "messages": last, "last_ts": "2026-11-24T12:00:05.123456789Z"}
     mirror: dict[str, Any] = {"name": "ORDERS", "lag": lag, "active": int(active * 1e9)}
     if error:
         mirror["error"] = {"description": error}
     config = {"name": "ORDERS", "mirror": {"name": "ORDERS"}, **config}
-    return Reading(info={"config": config, "state": state, "ts": NOW, "mirror": mirror}, position=last)
+    return SideReading(info={"config": config, "state": state, "ts": NOW, "mirror": mirror}, position=last)
 
 
 def checkpoint(last: int = 95, consumers: tuple[dict[str, Any], ...] = (), taken: str = NOW) -> Checkpoint:
@@ -148,35 +150,37 @@ def test_the_lag_of_a_dead_origin_is_unknown(lag: int) -> None:
         (origin(100), site(100, active=-1e-9), DISCONNECTED),
         (origin(100), site(100, error="no permission"), DISCONNECTED),
         (origin(80), site(90), DIVERGED),
-        (Reading(), site(90), DIVERGED),
-        (origin(100), Reading(), MISSING),
+        (SideReading(), site(90), DIVERGED),
+        (origin(100), SideReading(), MISSING),
         (origin(100), SILENT, SITE_SILENT),
         (origin(100), replace(site(90, mirror={"name": "OTHER"}), position=None), UNRELATED),
     ],
 )
-def test_obstacles_to_a_failover_are_reported(at_origin: Reading, at_site: Reading, state: str) -> None:
+def test_obstacles_to_a_failover_are_reported(at_origin: SideReading, at_site: SideReading, state: str) -> None:
     row = judge(ORDERS, at_origin, at_site, checkpoint())
     assert row.state == state and row.problems and not row.in_order
     assert any(state in line for line in status_page("east", "west", [row]).lines)
 
 
 def test_limits_are_problems() -> None:
-    late = judge(ORDERS, origin(100, oldest="2026-11-24T12:00:00Z"), site(90), checkpoint(), None, Limits(5, 5.0))
+    late = judge(
+        ORDERS, origin(100, oldest="2026-11-24T12:00:00Z"), site(90), checkpoint(), None, RecoveryLimits(5, 5.0)
+    )
     assert late.problems == (
         "RPO exceeded: 10 messages, the limit is 5",
         "RPO exceeded: 10s, the limit is 5s",
     )
-    assert judge(ORDERS, origin(100, oldest=NOW), site(90), checkpoint(), None, Limits(10, 5.0)).in_order
-    silent = judge(ORDERS, SILENT, site(90, active=-1e-9), checkpoint(), None, Limits(seconds=5.0))
+    assert judge(ORDERS, origin(100, oldest=NOW), site(90), checkpoint(), None, RecoveryLimits(10, 5.0)).in_order
+    silent = judge(ORDERS, SILENT, site(90, active=-1e-9), checkpoint(), None, RecoveryLimits(seconds=5.0))
     assert "RPO exceeded: unknown, the limit is 5s" in silent.problems
     old = checkpoint(taken="2026-11-24T11:00:00Z")
-    (problem,) = judge(ORDERS, origin(90), site(90), old, None, Limits(checkpoint=60)).problems
+    (problem,) = judge(ORDERS, origin(90), site(90), old, None, RecoveryLimits(checkpoint=60)).problems
     assert problem.startswith("the checkpoint is 1h")
     # The clock of the origin was ahead by a day; a difference of up to a minute is tolerated.
     (problem,) = judge(ORDERS, origin(90), site(90), checkpoint(taken="2026-11-25T12:00:00Z")).problems
     assert problem.startswith("the checkpoint is dated in the future (2026-11-25T12:00:00Z): check the clocks")
     near = checkpoint(taken="2026-11-24T12:01:00Z")
-    assert judge(ORDERS, origin(90), site(90), near, None, Limits(checkpoint=60)).in_order
+    assert judge(ORDERS, origin(90), site(90), near, None, RecoveryLimits(checkpoint=60)).in_order
 
 
 def test_floors_of_consumers_are_those_of_both() -> None:
@@ -191,16 +195,16 @@ def test_floors_of_consumers_are_those_of_both() -> None:
 
 def test_an_origin_that_accepts_messages_beside_a_promoted_stream_is_a_split_brain() -> None:
     """The origin returned after it was declared dead, or its own configuration restored its subjects."""
-    row = judge(ORDERS, origin(140), Reading(info=origin(120).info), checkpoint(), FAILOVER)
+    row = judge(ORDERS, origin(140), SideReading(info=origin(120).info), checkpoint(), FAILOVER)
     assert (row.state, row.in_order) == (PROMOTED, False)
     (problem,) = row.problems
     assert problem.startswith("split brain: the origin accepts messages for stream ORDERS again")
     assert "50 messages of the origin did not reach the site" in problem
-    assert "0 messages" in judge(ORDERS, origin(3), Reading(info=origin(120).info), None, FAILOVER).problems[0]
+    assert "0 messages" in judge(ORDERS, origin(3), SideReading(info=origin(120).info), None, FAILOVER).problems[0]
 
 
 def test_an_unfinished_failback_is_not_a_split_brain() -> None:
-    promoted = Reading(info=origin(120).info)
+    promoted = SideReading(info=origin(120).info)
     (problem,) = judge(ORDERS, origin(140), promoted, checkpoint(), FAILOVER, fenced=True).problems
     assert problem == "the failback of stream ORDERS is unfinished, and the origin accepts messages: run it again"
     (problem,) = judge(ORDERS, SILENT, promoted, checkpoint(), FAILOVER, fenced=True).problems
@@ -215,7 +219,7 @@ def test_an_unfinished_failover_is_never_in_order() -> None:
     row = judge(ORDERS, fenced, site(90), checkpoint(), begun)
     assert (row.state, row.in_order) == (FOLLOWING, False)
     assert row.problems == (f"{unfinished} neither side accepts messages: run it again",)
-    promoted = Reading(info=origin(90).info)
+    promoted = SideReading(info=origin(90).info)
     row = judge(ORDERS, fenced, promoted, checkpoint(), begun, serving=True)
     assert row.state == PROMOTED and row.problems == (f"{unfinished} the site accepts messages: run it again",)
     split, last = judge(ORDERS, origin(95), promoted, checkpoint(), begun, serving=True).problems
@@ -225,10 +229,10 @@ def test_an_unfinished_failover_is_never_in_order() -> None:
 
 
 def test_a_promoted_stream_is_in_order() -> None:
-    row = judge(ORDERS, SILENT, Reading(info=origin(120).info), checkpoint(), FAILOVER)
+    row = judge(ORDERS, SILENT, SideReading(info=origin(120).info), checkpoint(), FAILOVER)
     assert (row.state, row.in_order, row.loss.messages) == (PROMOTED, True, 0)
     for closed in ({"subjects": [fenced_subject("ORDERS")]}, {"sealed": True}):
-        assert judge(ORDERS, origin(95, **closed), Reading(info=origin(120).info), checkpoint(), FAILOVER).in_order
+        assert judge(ORDERS, origin(95, **closed), SideReading(info=origin(120).info), checkpoint(), FAILOVER).in_order
     assert judge(ORDERS, SILENT, site(90), None, replace(FAILOVER, phase="promote")).state == ORIGIN_SILENT
 
 
@@ -272,13 +276,13 @@ def test_a_consumer_that_delivered_nothing_is_where_it_begins() -> None:
 
 
 def plan(
-    at_origin: Reading,
-    at_site: Reading,
-    wanted: Wanted,
+    at_origin: SideReading,
+    at_site: SideReading,
+    wanted: FailoverOptions,
     saved: Checkpoint | None = None,
     release: tuple[int, int] = (2, 15),
     protected: Protected = ORDERS,
-) -> Plan:
+) -> FailoverPlan:
     status = judge(protected, at_origin, at_site, saved)
     return plan_failover(status, at_origin, at_site, saved, release, "east", wanted)
 
@@ -286,47 +290,47 @@ def plan(
 @pytest.mark.parametrize(
     ("at_origin", "at_site", "options", "code"),
     [
-        (origin(100), site(100), Wanted(DEAD, "east"), "origin_answers"),
-        (SILENT, site(100), Wanted(DEAD, "west"), "not_fenced"),
-        (SILENT, site(100), Wanted(DEAD), "not_fenced"),
-        (SILENT, site(100), Wanted(SUBJECTS), "origin_silent"),
-        (SILENT, site(100), Wanted(PERMISSIONS), "origin_silent"),
-        (SILENT, site(100), Wanted(SEALED), "origin_silent"),
-        (origin(100), site(100), Wanted(SEALED), "not_fenced"),
-        (origin(100), Reading(), Wanted(SUBJECTS), "no_copy"),
-        (origin(100), SILENT, Wanted(SUBJECTS), "no_copy"),
-        (origin(80), site(100), Wanted(SUBJECTS), "no_copy"),
-        (Reading(), site(100), Wanted(SUBJECTS), "no_copy"),
-        (SILENT, site(50), Wanted(DEAD, "east", max_loss=10), "loss"),
-        (origin(100, subjects=[]), site(100), Wanted(SUBJECTS), "no_subjects"),
-        (replace(origin(100), unknown={"worker": "no leader"}), site(100), Wanted(SUBJECTS), "leaderless"),
+        (origin(100), site(100), FailoverOptions(DEAD, "east"), "origin_answers"),
+        (SILENT, site(100), FailoverOptions(DEAD, "west"), "not_fenced"),
+        (SILENT, site(100), FailoverOptions(DEAD), "not_fenced"),
+        (SILENT, site(100), FailoverOptions(SUBJECTS), "origin_silent"),
+        (SILENT, site(100), FailoverOptions(PERMISSIONS), "origin_silent"),
+        (SILENT, site(100), FailoverOptions(SEALED), "origin_silent"),
+        (origin(100), site(100), FailoverOptions(SEALED), "not_fenced"),
+        (origin(100), SideReading(), FailoverOptions(SUBJECTS), "no_copy"),
+        (origin(100), SILENT, FailoverOptions(SUBJECTS), "no_copy"),
+        (origin(80), site(100), FailoverOptions(SUBJECTS), "no_copy"),
+        (SideReading(), site(100), FailoverOptions(SUBJECTS), "no_copy"),
+        (SILENT, site(50), FailoverOptions(DEAD, "east", max_loss=10), "loss"),
+        (origin(100, subjects=[]), site(100), FailoverOptions(SUBJECTS), "no_subjects"),
+        (replace(origin(100), unknown={"worker": "no leader"}), site(100), FailoverOptions(SUBJECTS), "leaderless"),
     ],
 )
 def test_nothing_is_promoted_while_the_origin_may_take_messages(
-    at_origin: Reading, at_site: Reading, options: Wanted, code: str
+    at_origin: SideReading, at_site: SideReading, options: FailoverOptions, code: str
 ) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(FailoverRefusal) as refused:
         plan(at_origin, at_site, options, checkpoint())
     assert refused.value.code == code
 
 
 def test_without_a_checkpoint_a_dead_origin_needs_subjects() -> None:
     for protected, wanted in (
-        (ORDERS, Wanted(DEAD, "east", consumers=False)),
-        (replace(ORDERS, subjects=("orders.>",)), Wanted(DEAD, "east")),
+        (ORDERS, FailoverOptions(DEAD, "east", consumers=False)),
+        (replace(ORDERS, subjects=("orders.>",)), FailoverOptions(DEAD, "east")),
     ):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(FailoverRefusal) as refused:
             plan(SILENT, site(90), wanted, protected=protected)
         assert refused.value.code == "no_checkpoint"
     given = replace(ORDERS, subjects=("orders.>",))
-    assert plan(SILENT, site(90), Wanted(DEAD, "east", consumers=False), protected=given).consumers == ()
+    assert plan(SILENT, site(90), FailoverOptions(DEAD, "east", consumers=False), protected=given).consumers == ()
 
 
 def test_a_fenced_origin_has_the_subjects_of_its_checkpoint() -> None:
     fenced = origin(90, subjects=[fenced_subject("ORDERS")])
-    assert plan(fenced, site(90), Wanted(SUBJECTS), checkpoint()).subjects == ("orders.>",)
-    with pytest.raises(Refusal) as refused:
-        plan(fenced, site(90), Wanted(SUBJECTS))
+    assert plan(fenced, site(90), FailoverOptions(SUBJECTS), checkpoint()).subjects == ("orders.>",)
+    with pytest.raises(FailoverRefusal) as refused:
+        plan(fenced, site(90), FailoverOptions(SUBJECTS))
     assert refused.value.code == "no_checkpoint"
 
 
@@ -337,11 +341,11 @@ def test_a_mirror_is_promoted_by_its_release() -> None:
         *(END_MIRROR, END_MIRROR),
     ]
     assert promotion(sources, "ORDERS", (2, 10)) == END_SOURCES
-    with pytest.raises(Refusal) as refused:
-        plan(origin(90), site(90), Wanted(SUBJECTS), release=(2, 10))
+    with pytest.raises(FailoverRefusal) as refused:
+        plan(origin(90), site(90), FailoverOptions(SUBJECTS), release=(2, 10))
     assert refused.value.code == "needs_name"
     named = replace(ORDERS, promoted="SERVING")
-    assert plan(origin(90), site(90), Wanted(SUBJECTS), release=(2, 11), protected=named).target == "SERVING"
+    assert plan(origin(90), site(90), FailoverOptions(SUBJECTS), release=(2, 11), protected=named).target == "SERVING"
     config = take_over_config({"name": "ORDERS", "mirror": {"name": "ORDERS"}, "mirror_direct": True}, "SERVING", 5)
     assert config == {
         "name": "SERVING",
@@ -352,7 +356,7 @@ def test_a_mirror_is_promoted_by_its_release() -> None:
 
 
 def test_a_promoted_stream_has_subjects_and_the_settings_clients_rely_on() -> None:
-    made = plan(origin(90, allow_rollup_hdrs=True, duplicate_window=5), site(90), Wanted(SUBJECTS))
+    made = plan(origin(90, allow_rollup_hdrs=True, duplicate_window=5), site(90), FailoverOptions(SUBJECTS))
     config = promoted_config(
         {"name": "ORDERS", "mirror": {"name": "ORDERS"}, "mirror_direct": True, "max_age": 7}, made
     )
@@ -376,17 +380,17 @@ def test_floors_are_never_above_the_last_message_of_the_site() -> None:
 
 def test_the_plan_names_the_consumers_that_are_not_kept() -> None:
     consumers = (consumer("worker", 5), consumer("temporary", 5, durable=False))
-    made = plan(SILENT, site(90), Wanted(DEAD, "east"), checkpoint(90, consumers))
+    made = plan(SILENT, site(90), FailoverOptions(DEAD, "east"), checkpoint(90, consumers))
     lines = "\n".join(plan_lines(made, "east", "west"))
     assert "may be stored again" in lines and "recreated by their clients: temporary" in lines
     assert "consumers resume at their checkpoint positions" in lines and "consumers: worker" in lines
-    queue = plan(origin(90, retention="workqueue"), site(90), Wanted(SUBJECTS))
+    queue = plan(origin(90, retention="workqueue"), site(90), FailoverOptions(SUBJECTS))
     assert any("retention workqueue" in caveat for caveat in queue.caveats)
 
 
 def test_an_origin_that_is_watched_must_not_take_a_message() -> None:
     require_still(7, 7, ORDERS, 10)
-    with pytest.raises(Refusal, match="received 2 messages"):
+    with pytest.raises(FailoverRefusal, match="received 2 messages"):
         require_still(7, 9, ORDERS, 10)
 
 

@@ -16,8 +16,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters i
     FAILED,
     NOT_STARTED,
     SUCCEEDED,
+    ClusterOutcome,
     FleetCluster,
-    Outcome,
     cluster_command,
     fleet_clusters,
     fleet_page,
@@ -113,9 +113,9 @@ def test_the_cause_is_the_first_failure_that_was_not_ignored(output: str, cause:
 
 def test_the_refusal_and_the_table_name_the_failed_clusters() -> None:
     outcomes = [
-        Outcome(C1, SUCCEEDED, 65, 2, "", "/c1"),
-        Outcome(C2, FAILED, 5, 0, "n1: no quorum", "/c2"),
-        Outcome(C3, NOT_STARTED),
+        ClusterOutcome(C1, SUCCEEDED, 65, 2, "", "/c1"),
+        ClusterOutcome(C2, FAILED, 5, 0, "n1: no quorum", "/c2"),
+        ClusterOutcome(C3, NOT_STARTED),
     ]
     assert refusal(outcomes[:1]) == ""
     assert refusal(outcomes).startswith("1 of 3 clusters failed: c2; 1 finished, 1 not started.")

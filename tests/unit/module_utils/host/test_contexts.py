@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts import Side, address, points_at
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts import ContextSide, address, points_at
 from support.module_runs import run_in_process
 
 EAST = {"name": "east", "servers": ["nats://e1:4222", "nats://e2"], "jetstream_domain": "east"}
@@ -103,4 +103,4 @@ def test_addresses_are_compared_with_their_ports() -> None:
         *("e1:4222", "[::1]:4222"),
         *("[::1]:5", "e1:4222"),
     ]
-    assert not points_at({"url": ""}, Side("east", ("e1",)))
+    assert not points_at({"url": ""}, ContextSide("east", ("e1",)))

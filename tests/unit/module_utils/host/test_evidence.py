@@ -15,9 +15,9 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import evidence
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import (
     INDEX,
-    Bounds,
+    CollectionBounds,
     Collector,
-    Evidence,
+    HostEvidence,
     Probe,
     Subject,
     probes,
@@ -57,10 +57,10 @@ def test_failed_command_reports_its_reason() -> None:
 def collected(
     monkeypatch: pytest.MonkeyPatch,
     wanted: list[Probe],
-    bounds: Bounds,
+    bounds: CollectionBounds,
     subject: Subject | None = None,
     secrets: tuple[str, ...] = (),
-) -> tuple[Evidence, dict[str, str]]:
+) -> tuple[HostEvidence, dict[str, str]]:
     """Collect evidence with only these commands, and also return the content of the archive."""
     monkeypatch.setattr(evidence, "probes", lambda *_arguments: wanted)
     monkeypatch.setattr(evidence, "_SYSTEM_FILES", ())
@@ -76,7 +76,7 @@ def collected(
 def test_total_time_is_bounded_and_omissions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     started = time.monotonic()
     slow = [Probe(f"{number}.txt", ("sleep", "30")) for number in range(20)]
-    found, files = collected(monkeypatch, slow, Bounds(command=0.2, total=0.5))
+    found, files = collected(monkeypatch, slow, CollectionBounds(command=0.2, total=0.5))
     assert time.monotonic() - started < 5
     reasons = {row["item"]: row["reason"] for row in found.missing}
     assert reasons["0.txt"] == "sleep was ended after 0.2 s"
@@ -86,7 +86,7 @@ def test_total_time_is_bounded_and_omissions_are_listed(monkeypatch: pytest.Monk
 
 def test_total_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [Probe(f"{number}.txt", ("sh", "-c", "seq 1 100000")) for number in range(4)]
-    found, files = collected(monkeypatch, many, Bounds(size=600_000))
+    found, files = collected(monkeypatch, many, CollectionBounds(size=600_000))
     assert sum(len(text) for name, text in files.items() if name != INDEX) <= 600_000
     assert {"0.txt", "1.txt"} <= {*found.files} | {row["item"] for row in found.cut + found.missing}
     assert "3.txt" in {row["item"] for row in found.missing + found.cut}
@@ -95,7 +95,7 @@ def test_total_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_end_of_a_log_is_kept_in_complete_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("".join(f"line {number} password=hunter22\n" for number in range(1000)))
-    found, files = collected(monkeypatch, [], Bounds(size=8000), Subject(log_file=str(log)))
+    found, files = collected(monkeypatch, [], CollectionBounds(size=8000), Subject(log_file=str(log)))
     lines = files["server.log"].splitlines()
     assert lines[-1] == "line 999 password=[redacted]"
     assert all(line.endswith("password=[redacted]") for line in lines)
@@ -107,7 +107,7 @@ def test_known_secrets_are_redacted_in_all_files(monkeypatch: pytest.MonkeyPatch
     config.write_text('port: 4222\nmystery: "top-secret-thing"\njetstream { key: plain-key }\n')
     wanted = [Probe("journal.log", ("echo", "saw top-secret-thing"))]
     _found, files = collected(
-        monkeypatch, wanted, Bounds(), Subject(files=(str(config),)), secrets=("top-secret-thing",)
+        monkeypatch, wanted, CollectionBounds(), Subject(files=(str(config),)), secrets=("top-secret-thing",)
     )
     assert "top-secret-thing" not in str(files)
     assert "plain-key" not in str(files)
@@ -118,7 +118,7 @@ def test_configuration_with_unknown_secrets_is_left_out(monkeypatch: pytest.Monk
     config = tmp_path / "hand.conf"
     config.write_text("X = not-to-be-seen\nauthorization { token: $X")
     subject = Subject(files=(str(config),), left_out={str(config): "line 2: a block is not closed"})
-    found, files = collected(monkeypatch, [], Bounds(), subject)
+    found, files = collected(monkeypatch, [], CollectionBounds(), subject)
     assert "not-to-be-seen" not in str(files)
     assert {"item": "configuration/hand.conf", "reason": "line 2: a block is not closed"} in found.missing
 

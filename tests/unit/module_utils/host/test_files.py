@@ -17,8 +17,8 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
     PREFIX,
     Directory,
-    File,
     FilesError,
+    ManagedFile,
     diff,
     leftovers,
     replace_all,
@@ -27,8 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.files impor
 NAMES = ("secrets.conf", "nats-server.conf", "environment")
 
 
-def wanted(folder: Path, text: str, mode: int = 0o640) -> list[File]:
-    return [File(str(folder / name), mode, content=f"{text} {name}\n".encode()) for name in NAMES]
+def wanted(folder: Path, text: str, mode: int = 0o640) -> list[ManagedFile]:
+    return [ManagedFile(str(folder / name), mode, content=f"{text} {name}\n".encode()) for name in NAMES]
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -46,7 +46,7 @@ def test_all_are_written_and_nothing_else_stays(tmp_path: Path, old: dict[str, s
     assert old == {name: f"old {name}\n" for name in NAMES}
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o640}
     assert not any(file.differs() for file in wanted(tmp_path, "old"))
-    gone = File(str(tmp_path / "environment"), 0, content=None)
+    gone = ManagedFile(str(tmp_path / "environment"), 0, content=None)
     assert gone.differs()
     replace_all([*wanted(tmp_path, "new")[:2], gone])
     assert contents(tmp_path) == {name: f"new {name}\n" for name in NAMES[:2]}
@@ -143,7 +143,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_changes_nothing(small_disk: Path) -> None:
     replace_all(wanted(small_disk, "old"))
-    files = [*wanted(small_disk, "new")[:2], File(str(small_disk / "environment"), 0o640, content=b"x" * 100_000)]
+    files = [
+        *wanted(small_disk, "new")[:2],
+        ManagedFile(str(small_disk / "environment"), 0o640, content=b"x" * 100_000),
+    ]
     with pytest.raises(FilesError, match="environment: No space left on device; nothing was changed"):
         replace_all(files)
     assert contents(small_disk) == {name: f"old {name}\n" for name in NAMES}
@@ -153,11 +156,11 @@ def test_conflicting_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(FilesError, match="folder exists and is not a file"):
-        File(str(tmp_path / "folder"), 0o640).differs()
+        ManagedFile(str(tmp_path / "folder"), 0o640).differs()
     with pytest.raises(FilesError, match="file exists and is not a directory"):
         Directory(str(tmp_path / "file"), 0o750).differs()
     with pytest.raises(FilesError, match=r"name not found: 'no-such-user'; nothing was changed"):
-        replace_all([File(str(tmp_path / "new"), 0o640, owner="no-such-user")])
+        replace_all([ManagedFile(str(tmp_path / "new"), 0o640, owner="no-such-user")])
     assert sorted(folder_contents(tmp_path)) == ["file", "folder"]
 
 
@@ -181,11 +184,11 @@ def test_directories(tmp_path: Path) -> None:
 def test_diff_hides_secrets_and_binary_content(tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     files = [
-        File(path, 0o640, content=b"new\n"),
-        File(f"{path}b", 0o640, content=b"s3cret", secret=True),
-        File(f"{path}c", 0o640, content=b"\xff"),
-        File(f"{path}d", 0o640, content=b"x" * 200_000),
-        File(f"{path}e", 0o640, content=None),
+        ManagedFile(path, 0o640, content=b"new\n"),
+        ManagedFile(f"{path}b", 0o640, content=b"s3cret", secret=True),
+        ManagedFile(f"{path}c", 0o640, content=b"\xff"),
+        ManagedFile(f"{path}d", 0o640, content=b"x" * 200_000),
+        ManagedFile(f"{path}e", 0o640, content=None),
     ]
     shown = diff(files, {path: b"old\n", f"{path}e": b"gone\n"})
     assert shown[0] == {"before_header": path, "after_header": path, "before": "old\n", "after": "new\n"}

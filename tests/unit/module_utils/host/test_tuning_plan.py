@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan import (
-    Host,
-    Step,
+    TunedHost,
+    TuningStep,
     apply_steps,
     findings_left,
     new_record,
@@ -44,7 +44,7 @@ def no_time_service(command: list[str], **_options: Any) -> tuple[int, str, str]
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
+def host(tmp_path: Path) -> TunedHost:
     """A host without any tuning."""
     write(tmp_path, "/proc/self/mountinfo", MOUNTS.strip())
     write(tmp_path, "/etc/fstab", FSTAB)
@@ -54,10 +54,10 @@ def host(tmp_path: Path) -> Host:
     write(tmp_path, HUGE_PAGES, "[always] madvise never\n")
     (tmp_path / "sys/dev/block").mkdir(parents=True)
     (tmp_path / "sys/dev/block/253:0").symlink_to(tmp_path / "sys/block/nvme0n1")
-    return Host(tmp_path, STORE, {"net.core.somaxconn": "4096"}, "nats-server", True, no_time_service)
+    return TunedHost(tmp_path, STORE, {"net.core.somaxconn": "4096"}, "nats-server", True, no_time_service)
 
 
-def carry_out(host: Host, steps: list[Step], undone: list[str] | None = None) -> Host:
+def carry_out(host: TunedHost, steps: list[TuningStep], undone: list[str] | None = None) -> TunedHost:
     """Change the files as the module and the kernel would, and return the host with its new record."""
     for step in steps:
         path = step.switch or step.file
@@ -72,7 +72,7 @@ def carry_out(host: Host, steps: list[Step], undone: list[str] | None = None) ->
     return replace(host, record=new_record(host, steps, undone or []))
 
 
-def test_each_setting_is_changed_once_and_restored(host: Host) -> None:
+def test_each_setting_is_changed_once_and_restored(host: TunedHost) -> None:
     steps = apply_steps(host, list(PARTS))
     assert [(step.setting, step.before, step.after) for step in steps if not step.file] == [
         (STORE, "relatime", "noatime"),
@@ -99,7 +99,7 @@ def test_each_setting_is_changed_once_and_restored(host: Host) -> None:
     assert (untuned.record, undo_steps(untuned, list(PARTS))) == ({}, [])
 
 
-def test_a_later_run_keeps_the_first_value(host: Host) -> None:
+def test_a_later_run_keeps_the_first_value(host: TunedHost) -> None:
     """A complete run follows a run that was killed after it wrote the record. Later runs change the parameter and then
     drop it."""
     steps = apply_steps(host, ["sysctl"])
@@ -113,29 +113,29 @@ def test_a_later_run_keeps_the_first_value(host: Host) -> None:
     assert (without.text(SOMAXCONN), "net.core.somaxconn" in without.record["sysctl"]) == ("128", False)
 
 
-def by_hand(host: Host) -> None:
+def by_hand(host: TunedHost) -> None:
     write(host.root, SOMAXCONN, "1024\n")
 
 
-def by_its_former_value(host: Host) -> None:
+def by_its_former_value(host: TunedHost) -> None:
     write(host.root, SOMAXCONN, "128\n")
 
 
 @pytest.mark.parametrize("change", [by_hand, by_its_former_value])
-def test_a_later_change_by_another_user_is_left_alone(host: Host, change: Callable[[Host], None]) -> None:
+def test_a_later_change_by_another_user_is_left_alone(host: TunedHost, change: Callable[[TunedHost], None]) -> None:
     tuned = carry_out(host, apply_steps(host, ["sysctl"]))
     change(tuned)
     assert [step.file for step in undo_steps(tuned, ["sysctl"])] == ["/etc/sysctl.d/60-nats-server.conf"]
 
 
-def test_an_existing_file_is_restored(host: Host) -> None:
+def test_an_existing_file_is_restored(host: TunedHost) -> None:
     write(host.root, "/etc/sysctl.d/60-nats-server.conf", "vm.swappiness = 10\n")
     tuned = carry_out(host, apply_steps(host, ["sysctl"]))
     carry_out(tuned, undo_steps(tuned, ["sysctl"]), ["sysctl"])
     assert host.text("/etc/sysctl.d/60-nats-server.conf") == "vm.swappiness = 10\n"
 
 
-def test_problems_without_a_step_are_reported(host: Host) -> None:
+def test_problems_without_a_step_are_reported(host: TunedHost) -> None:
     """A store on the root file system, and a host without systemd, are problems for which the plan has no step."""
     shared = replace(host, store="/var/lib/nats", systemd=False)
     assert apply_steps(shared, ["mount_options", "time_sync"]) == []

@@ -13,10 +13,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.even_r
     GOALS,
     HA_ASSETS,
     WRITE_BYTES,
-    Host,
-    Limits,
+    BalanceLimits,
+    BalanceStep,
     PlacedGroup,
-    Step,
+    ReplicaHost,
     even_replicas,
 )
 from hypothesis import given, settings
@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 ROOM = {"file": 10**9}
 
 
-def host(name: str, **changes: object) -> Host:
-    return Host(name, **{"room": ROOM, **changes})  # type: ignore[arg-type]
+def host(name: str, **changes: object) -> ReplicaHost:
+    return ReplicaHost(name, **{"room": ROOM, **changes})  # type: ignore[arg-type]
 
 
 def placed(
@@ -36,7 +36,7 @@ def placed(
     return PlacedGroup(frozenset(members), (float(size), float(rate), 1.0), **{**values, **changes})  # type: ignore[arg-type]
 
 
-def ended(groups: Sequence[PlacedGroup], steps: Sequence[Step]) -> list[set[str]]:
+def ended(groups: Sequence[PlacedGroup], steps: Sequence[BalanceStep]) -> list[set[str]]:
     """Return the members of each group after the steps. Each step moves a replica to a server that has none of the
     group."""
     members = [set(group.members) for group in groups]
@@ -114,7 +114,7 @@ def test_other_sizes_end_as_near_to_the_optimum_as_is_promised(case: tuple[list[
 
 
 @st.composite
-def guarded(draw: st.DrawFn) -> tuple[list[Host], list[PlacedGroup], Limits]:
+def guarded(draw: st.DrawFn) -> tuple[list[ReplicaHost], list[PlacedGroup], BalanceLimits]:
     """Servers in zones, some with little space or few free assets, and groups with their own tags and unique tags."""
     names = [f"n{number}" for number in range(1, draw(st.integers(3, 6)) + 1)]
     hosts = [
@@ -144,7 +144,7 @@ def guarded(draw: st.DrawFn) -> tuple[list[Host], list[PlacedGroup], Limits]:
                 tagged=draw(st.sampled_from([able, frozenset()])),
             )
         )
-    limits = Limits(
+    limits = BalanceLimits(
         draw(st.sampled_from([0.0, 0.1, 0.5])),
         draw(st.sampled_from([None, 0, 2])),
         draw(st.sampled_from([None, 0, 15])),
@@ -153,12 +153,12 @@ def guarded(draw: st.DrawFn) -> tuple[list[Host], list[PlacedGroup], Limits]:
 
 
 def refused(
-    hosts: Sequence[Host],
+    hosts: Sequence[ReplicaHost],
     groups: Sequence[PlacedGroup],
     members: Sequence[set[str]],
     room: dict[str, float],
     assets: dict[str, float],
-    step: Step,
+    step: BalanceStep,
 ) -> str:
     """Return the hard goal that the step violates, judged from the definitions alone; "" if it violates none."""
     by_name = {item.name: item for item in hosts}
@@ -184,14 +184,14 @@ def refused(
     return "tagged" if step.target not in group.tagged and rivals else ""
 
 
-def gain(before: dict[str, float], weight: float, step: Step) -> float:
+def gain(before: dict[str, float], weight: float, step: BalanceStep) -> float:
     return weight * (before[step.source] - before[step.target] - weight)
 
 
 @settings(deadline=None)
 @given(guarded())
 def test_each_step_keeps_the_hard_goals_and_helps_and_none_is_left_that_would(
-    case: tuple[list[Host], list[PlacedGroup], Limits],
+    case: tuple[list[ReplicaHost], list[PlacedGroup], BalanceLimits],
 ) -> None:
     hosts, groups, limits = case
     names = [item.name for item in hosts]
@@ -223,7 +223,7 @@ def test_each_step_keeps_the_hard_goals_and_helps_and_none_is_left_that_would(
         return
     after = loads(groups, members, names, BYTES)
     for index, (source, target) in itertools.product(range(len(groups)), itertools.permutations(names, 2)):
-        step = Step(index, source, target, BYTES)
+        step = BalanceStep(index, source, target, BYTES)
         outside = after[source] > fair[BYTES] * (1 + limits.tolerance) or after[target] < fair[BYTES] * (
             1 - limits.tolerance
         )
@@ -238,9 +238,9 @@ def test_the_goals_come_in_their_order_and_within_the_tolerance() -> None:
     groups = [placed(["n1"], names, 10, 100), *(placed(["n1"], names, 100, 5) for _number in range(4))]
     groups += [placed(["n2"], names, 410, 0)]
     hosts = [host(name) for name in names]
-    (step,) = even_replicas(groups, hosts, Limits(0.1))[:1]
+    (step,) = even_replicas(groups, hosts, BalanceLimits(0.1))[:1]
     assert (step.goal, step.group) == (WRITE_BYTES, 0)
-    assert [step.goal for step in even_replicas(groups, hosts, Limits(0.0))] == []
+    assert [step.goal for step in even_replicas(groups, hosts, BalanceLimits(0.0))] == []
     only_assets = [placed(["n1"], names, 0) for _number in range(4)]
     assert [step.goal for step in even_replicas(only_assets, hosts)] == [HA_ASSETS, HA_ASSETS]
 
@@ -258,7 +258,7 @@ def test_larger_servers_get_more_and_quiet_ones_first() -> None:
 def test_bytes_that_move_are_bytes_that_must() -> None:
     names = ["n1", "n2", "n3", "n4", "n5"]
     groups = [placed(["n1", "n2", "n3"], names, 100 + number) for number in range(30)]
-    steps = even_replicas(groups, [host(name) for name in names], Limits(0.02))
+    steps = even_replicas(groups, [host(name) for name in names], BalanceLimits(0.02))
     before = loads(groups, [set(group.members) for group in groups], names, BYTES)
     after = loads(groups, ended(groups, steps), names, BYTES)
     assert max(after.values()) <= 1.02 * sum(after.values()) / 5

@@ -16,10 +16,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.member
     REPLACE,
     SCALE_IN,
     SCALE_OUT,
-    Member,
+    InventoryServer,
     MemberGate,
+    MembershipOptions,
     MembershipPlan,
-    Request,
     first_gate,
     foreign_store_problems,
     leaver_gates,
@@ -44,8 +44,8 @@ def live(names: list[str], *streams: Stream, known: list[str] | None = None) -> 
     return replace(made, servers=tuple(server(name, summary=ROOM) for name in names), meta=meta(known or names))
 
 
-def hosts(names: list[str]) -> tuple[Member, ...]:
-    return tuple(Member(name, name, "C1") for name in names)
+def hosts(names: list[str]) -> tuple[InventoryServer, ...]:
+    return tuple(InventoryServer(name, name, "C1") for name in names)
 
 
 def plan(
@@ -58,7 +58,7 @@ def plan(
     unread: list[str] | None = None,
     **options: Any,
 ) -> MembershipPlan:
-    request = Request(operation, "the cluster C1", hosts(members), hosts(leaving or []), **options)
+    request = MembershipOptions(operation, "the cluster C1", hosts(members), hosts(leaving or []), **options)
     return plan_membership(among, request, rules, lost or [], unread or [])
 
 
@@ -180,7 +180,7 @@ def test_nothing_leaves() -> None:
 
 
 def test_a_name_that_is_unknown() -> None:
-    lost = Request(SCALE_IN, "the cluster C1", hosts(FIVE[:4]), (Member("", "n9"),))
+    lost = MembershipOptions(SCALE_IN, "the cluster C1", hosts(FIVE[:4]), (InventoryServer("", "n9"),))
     refusal = only(plan_membership(live(FIVE[:4]), lost, ScaleInRules()))
     assert refusal.startswith("n9 is unknown to the inventory and the cluster")
     assert "Servers that answer: n1, n2, n3, n4." in refusal
@@ -260,7 +260,9 @@ def test_replaced_server_must_be_named_and_known() -> None:
     assert only(plan(REPLACE, among, FIVE[:3], replace="n9")).startswith(
         "n9 is not a host of the cluster in the inventory"
     )
-    request = Request(REPLACE, "the cluster C1", hosts(FIVE[:3]), (Member("", "n9"),), replace="n9", replacement="n8")
+    request = MembershipOptions(
+        REPLACE, "the cluster C1", hosts(FIVE[:3]), (InventoryServer("", "n9"),), replace="n9", replacement="n8"
+    )
     place, unknown = plan_membership(among, request, ScaleInRules()).refusals
     assert place.startswith("n8, which is to take its place, is not a host of the cluster")
     assert unknown.startswith("n9 is unknown to the inventory and the cluster")
@@ -507,7 +509,7 @@ def gate_names(gate: MemberGate | None) -> tuple[list[str], list[str], list[str]
 def test_each_leaver_has_a_gate_before_its_stop_and_after_its_removal() -> None:
     """n6 is down but still a member, n5 and n4 are running, and n7 has left already."""
     among = live(FIVE, known=[*FIVE, "n6"])
-    request = Request(SCALE_IN, "the cluster C1", hosts(["n1", "n2", "n3"]), hosts(["n4", "n5", "n6", "n7"]))
+    request = MembershipOptions(SCALE_IN, "the cluster C1", hosts(["n1", "n2", "n3"]), hosts(["n4", "n5", "n6", "n7"]))
     made = plan_membership(among, request, RULES)
     order = [item.member.server_name for item in made.leaving]
     assert set(order[:2]) == {"n6", "n7"} and set(order[2:]) == {"n4", "n5"}
@@ -528,6 +530,6 @@ def test_each_leaver_has_a_gate_before_its_stop_and_after_its_removal() -> None:
 )
 def test_only_a_replacement_tolerates_its_server(operation: str, options: dict[str, Any], tolerated: list[str]) -> None:
     among = live(["n1", "n2"], known=["n1", "n2", "n3"])
-    request = Request(operation, "the cluster C1", hosts(["n1", "n2", "n3"]), **options)
+    request = MembershipOptions(operation, "the cluster C1", hosts(["n1", "n2", "n3"]), **options)
     made = plan_membership(among, request, RULES)
     assert gate_names(first_gate(made, request)) == (["n1", "n2"], tolerated, [])

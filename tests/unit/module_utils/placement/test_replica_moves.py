@@ -14,14 +14,14 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement import replica_moves
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
-    Job,
+    MoveJob,
     Mover,
     MoveRequest,
-    Outcome,
+    MovesProgress,
     stalled_failure,
     wrong_target,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import State
+from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import StreamState
 from support.clusters import cluster, consumer, stream
 
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
@@ -51,42 +51,60 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             MoveRequest("n1"),
-            State(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",))),
+            StreamState(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",))),
             NAMES,
             "replicas_not_current",
             "n2",
         ),
-        (MoveRequest("n3"), State(ORDERS), ["n1", "n3", "n4", "n5"], "replicas_not_current", "n2"),
+        (MoveRequest("n3"), StreamState(ORDERS), ["n1", "n3", "n4", "n5"], "replicas_not_current", "n2"),
         (
             MoveRequest("n2", method="evacuate"),
-            State(ORDERS),
+            StreamState(ORDERS),
             ["n1", "n3", "n4"],
             "server_missing",
             "n2 does not answer",
         ),
-        (MoveRequest("n1"), State(ORDERS), NAMES[:3], "no_spare_server", "there is no other server. Add a server"),
-        (MoveRequest("n1", "n3"), State(ORDERS), NAMES, "no_spare_server", "n3 is already a member"),
-        (MoveRequest("n1", "n9"), State(ORDERS), NAMES, "no_spare_server", "n9 is unknown"),
-        (MoveRequest("n1", "n4"), State(ORDERS), NAMES, "unsupported", "n4 has no tag that distinguishes it from n5"),
+        (
+            MoveRequest("n1"),
+            StreamState(ORDERS),
+            NAMES[:3],
+            "no_spare_server",
+            "there is no other server. Add a server",
+        ),
+        (MoveRequest("n1", "n3"), StreamState(ORDERS), NAMES, "no_spare_server", "n3 is already a member"),
+        (MoveRequest("n1", "n9"), StreamState(ORDERS), NAMES, "no_spare_server", "n9 is unknown"),
+        (
+            MoveRequest("n1", "n4"),
+            StreamState(ORDERS),
+            NAMES,
+            "unsupported",
+            "n4 has no tag that distinguishes it from n5",
+        ),
         (
             MoveRequest("n2", "n4"),
-            State(ORDERS),
+            StreamState(ORDERS),
             ["n1", "n3", "n4"],
             "unsupported",
             "only data that n2 itself transfers",
         ),
-        (MoveRequest("n2"), State(SINGLE), NAMES, "data_would_be_lost", "before 2.15 may lose messages"),
-        (MoveRequest("n2", method="remove"), State(SINGLE), NAMES, "data_would_be_lost", "all 0 messages of stream"),
+        (MoveRequest("n2"), StreamState(SINGLE), NAMES, "data_would_be_lost", "before 2.15 may lose messages"),
         (
             MoveRequest("n2", method="remove"),
-            State(replace(ORDERS, consumers=(consumer("ORDERS", "own", ["n2"]),))),
+            StreamState(SINGLE),
+            NAMES,
+            "data_would_be_lost",
+            "all 0 messages of stream",
+        ),
+        (
+            MoveRequest("n2", method="remove"),
+            StreamState(replace(ORDERS, consumers=(consumer("ORDERS", "own", ["n2"]),))),
             NAMES,
             "data_would_be_lost",
             "n2 may have the only replica of: consumer APP/ORDERS/own",
         ),
         (
             MoveRequest("n2", method="remove"),
-            State(ORDERS, unknown=("lost",)),
+            StreamState(ORDERS, unknown=("lost",)),
             NAMES,
             "data_would_be_lost",
             "consumer APP/ORDERS/lost (it has no leader)",
@@ -94,11 +112,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_forbidden_moves_are_refused(
-    monkeypatch: pytest.MonkeyPatch, options: MoveRequest, state: State, names: list[str], code: str, reason: str
+    monkeypatch: pytest.MonkeyPatch, options: MoveRequest, state: StreamState, names: list[str], code: str, reason: str
 ) -> None:
     monkeypatch.setattr(Mover, "read", lambda *_arguments: state)
 
-    def prepared(options: MoveRequest) -> Job:
+    def prepared(options: MoveRequest) -> MoveJob:
         (job,) = Mover(Connections(), options).prepare(cluster(names, state.stream), [("APP", state.stream.name)])  # type: ignore[arg-type]
         return job
 
@@ -113,20 +131,20 @@ def test_forbidden_moves_are_refused(
 def test_a_move_is_given_up_when_no_server_is_left(
     monkeypatch: pytest.MonkeyPatch, code: str, ends_early: bool
 ) -> None:
-    def read(_mover: Mover, _account: str, _stream: str) -> State:
+    def read(_mover: Mover, _account: str, _stream: str) -> StreamState:
         raise NatsFailure(code, "no server answers")
 
     monkeypatch.setattr(Mover, "read", read)
-    job = Job(State(stream("ORDERS", ["n1", "n2", "n3"])), started=True)
+    job = MoveJob(StreamState(stream("ORDERS", ["n1", "n2", "n3"])), started=True)
     outcome = Mover(Connections(), MoveRequest("n1"), ()).carry_out([job], timeout=1800, concurrency=1)  # type: ignore[arg-type]
     assert (outcome.waited < 10 * replica_moves.GRACE) == ends_early
     assert [failure.description for failure in outcome.failures] == (["no server answers"] if ends_early else [])
 
 
 def test_stalled_move_reports_its_cause_and_the_next_step() -> None:
-    behind = State(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",)), status="catching up")
-    done = Job(State(SINGLE), source="n2", settled=True)
-    failure = stalled_failure(Outcome([done, Job(behind, source="n3")], still=42.0), 60)
+    behind = StreamState(stream("ORDERS", ["n1", "n2", "n3"], behind=("n2",)), status="catching up")
+    done = MoveJob(StreamState(SINGLE), source="n2", settled=True)
+    failure = stalled_failure(MovesProgress([done, MoveJob(behind, source="n3")], still=42.0), 60)
     assert (failure.code, failure.server) == ("move_not_done", "n3")
     assert failure.description.startswith("not done after 60 s, nothing changed in the last 42 s. APP/ORDERS: ")
     assert "n3 is still a member of stream APP/ORDERS (server: catching up)" in failure.description
@@ -135,7 +153,7 @@ def test_stalled_move_reports_its_cause_and_the_next_step() -> None:
 
 
 def test_move_to_the_wrong_server_fails() -> None:
-    job = Job(State(ORDERS), source="n4")
+    job = MoveJob(StreamState(ORDERS), source="n4")
     assert wrong_target(job, "n2") is None
     failure = wrong_target(job, "n5")
     assert failure is not None and (failure.code, failure.server) == ("wrong_target", "n5")
@@ -155,7 +173,7 @@ def test_a_short_group_that_may_not_be_refilled(
     """Reducing num_replicas to the remaining members, without a majority of them in step, would leave the stream
     without a leader."""
     item = stream("ORDERS", ["n1", "n2"], behind=behind)
-    state = State(replace(item, group=replace(item.group, size=3)))
+    state = StreamState(replace(item, group=replace(item.group, size=3)))
     with pytest.raises(NatsFailure) as raised:
         Mover(Connections(), MoveRequest("")).repair(state, cluster(names, state.stream), 1)  # type: ignore[arg-type]
     assert raised.value.code == code and reason in raised.value.description

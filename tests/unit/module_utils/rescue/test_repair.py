@@ -16,10 +16,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import Listing
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import Request, Step
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import RepairOptions, RepairStep
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_repair import (
     Repair,
-    Settings,
+    RepairSettings,
     carry_out_all,
 )
 from support.clusters import cluster, consumer, stream
@@ -84,8 +84,8 @@ class Seen(Repair):
     """Returns these clusters in order, then repeats the last one. The worker's ack floor is 12."""
 
     def __init__(self, directory: Path, account: Account, *looks: Cluster) -> None:
-        settings = Settings(Expectations(), observe=0, timeout=0.1, directory=str(directory))
-        super().__init__(Accounts(account), Request(), settings)
+        settings = RepairSettings(Expectations(), observe=0, timeout=0.1, directory=str(directory))
+        super().__init__(Accounts(account), RepairOptions(), settings)
         self._looks = list(looks)
 
     def look(self) -> Cluster:
@@ -107,7 +107,7 @@ def without_meta_leader(one: Cluster) -> Cluster:
     return replace(one, meta=replace(one.meta, group=replace(one.meta.group, leaders=(), peers=())))
 
 
-def planned(repair: Repair) -> list[Step]:
+def planned(repair: Repair) -> list[RepairStep]:
     steps = repair.plan()
     assert [(step.finding.label, step.fix, step.refused) for step in steps] == [("APP/ORDERS/worker", "recreate", "")]
     return steps

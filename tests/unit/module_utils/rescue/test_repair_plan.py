@@ -22,10 +22,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import repair_plan as rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
-    Evidence,
-    Finding,
-    Request,
-    Step,
+    FaultEvidence,
+    RepairFinding,
+    RepairOptions,
+    RepairStep,
     find,
     plan,
     repair_page,
@@ -51,15 +51,20 @@ def with_peer(item: Stream, **changes: Any) -> Stream:
 
 def found(early: Cluster, late: Cluster | None = None, **request: Any) -> list[tuple[str, str, str]]:
     expected = Expectations(jetstream_servers=frozenset(THREE))
-    return [finding.key for finding in find(early, late or early, Request(**request), expected)]
+    return [finding.key for finding in find(early, late or early, RepairOptions(**request), expected)]
 
 
 def planned_step(
-    code: str, known: Evidence, among: Cluster | None = None, server_name: str = "", worker: bool = True, **options: Any
-) -> Step:
+    code: str,
+    known: FaultEvidence,
+    among: Cluster | None = None,
+    server_name: str = "",
+    worker: bool = True,
+    **options: Any,
+) -> RepairStep:
     account, stream_name, consumer_name = WHERE if worker else (*WHERE[:2], "")
-    finding = Finding(code, "message", account, stream_name, consumer_name, server=server_name)
-    (step,) = plan(among or cluster(THREE, orders()), [finding], {finding.key: known}, Request(**options))
+    finding = RepairFinding(code, "message", account, stream_name, consumer_name, server=server_name)
+    (step,) = plan(among or cluster(THREE, orders()), [finding], {finding.key: known}, RepairOptions(**options))
     return step
 
 
@@ -93,7 +98,7 @@ def test_a_replica_that_lacks_messages_although_its_leader_counts_on_it() -> Non
 
     early, late = stored(n1=20, n2=20, n3=9), stored(n1=25, n2=25, n3=9)
     assert found(early, late) == [("replica_behind", "APP/ORDERS", "n3")]
-    (finding,) = find(early, late, Request(), Expectations(jetstream_servers=frozenset(THREE)))
+    (finding,) = find(early, late, RepairOptions(), Expectations(jetstream_servers=frozenset(THREE)))
     assert "n3 is stuck at message 9" in finding.message
     assert found(early, stored(n1=25, n2=25, n3=10)) == [], "it progresses"
     assert found(stored(n1=9, n2=9, n3=9), stored(n1=25, n2=25, n3=9)) == [], "it may just be about to"
@@ -149,7 +154,7 @@ def test_a_replica_that_its_server_does_not_hold_although_the_leader_lists_it() 
     assert found(replace(missing, servers=silent)) == [], "it did not report its replicas"
     assert found(replace(missing, meta=_without(missing, "n3"))) == [], "it receives nothing from the meta leader"
 
-    known = Evidence()
+    known = FaultEvidence()
     step = planned_step("replica_missing", known, missing, "n3", worker=False)
     assert (step.fix, step.refused) == ("replace_replica", "")
     alone = cluster(FOUR, replace(item, group=replace(item.group, hosts=("n1",))))
@@ -172,11 +177,11 @@ def test_a_server_that_has_stopped_writing() -> None:
     bad = replace(good, servers=servers)
     assert found(bad) == [("write_error", "n3", "n3")], "its replica is not behind on its own account"
     assert found(good, bad) == [], "it may be the passing one"
-    (finding,) = find(bad, bad, Request(), Expectations())
+    (finding,) = find(bad, bad, RepairOptions(), Expectations())
     assert "n3 has stopped writing consumer APP/ORDERS/worker, stream APP/ORDERS:" in finding.message
     assert found(bad, assets=["APP/ORDERS"]) == found(bad, assets=["*/worker"]) == found(bad)
     assert found(bad, assets=["APP/OTHER"]) == []
-    (step,) = plan(bad, [finding], {finding.key: Evidence()}, Request())
+    (step,) = plan(bad, [finding], {finding.key: FaultEvidence()}, RepairOptions())
     assert step.fix == "by_hand" and "natsops.jetstream.restart --limit HOST" in step.refused
 
 
@@ -208,8 +213,8 @@ def test_only_matching_assets_and_a_server_without_jetstream() -> None:
     assert [label for _code, label, _server in found(off, assets=["APP/EV*"])] == ["APP/EVENTS"]
     off = replace(off, servers=(replace(off.servers[0], jetstream=False), *off.servers[1:]))
     assert ("jetstream_disabled", "n1", "n1") in found(off)
-    assert rules.matches(Finding("x", "", *WHERE), ["APP/ORDERS"])
-    assert not rules.matches(Finding("x", "", *WHERE), ["APP/ORDERS/other"])
+    assert rules.matches(RepairFinding("x", "", *WHERE), ["APP/ORDERS"])
+    assert not rules.matches(RepairFinding("x", "", *WHERE), ["APP/ORDERS/other"])
 
 
 # --- repairs
@@ -217,19 +222,19 @@ def test_only_matching_assets_and_a_server_without_jetstream() -> None:
 
 
 def test_a_consumer_is_recreated_at_its_floor() -> None:
-    step = planned_step("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, floor=12, delivered=15))
+    step = planned_step("consumer_leaderless", FaultEvidence(DURABLE, "limits", 1, 20, floor=12, delivered=15))
     assert (step.fix, step.risk, step.floor, step.refused) == ("recreate", "redelivery", 12, "")
     assert "at its ack floor 12; redelivered: up to 3 messages after it (pending rolled back" in step.does
-    told = planned_step("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), floors={"APP/ORDERS/worker": 7})
+    told = planned_step("consumer_ghost", FaultEvidence(DURABLE, "limits", 1, 20), floors={"APP/ORDERS/worker": 7})
     assert (told.floor, told.refused) == (7, "")
-    queue = planned_step("consumer_ghost", Evidence(DURABLE, "workqueue", 1, 20))
+    queue = planned_step("consumer_ghost", FaultEvidence(DURABLE, "workqueue", 1, 20))
     assert (queue.risk, queue.refused) == ("redelivery", ""), "acknowledgements are lost"
-    client = planned_step("consumer_ghost", Evidence({"name": "x"}, "limits", 1, 20))
+    client = planned_step("consumer_ghost", FaultEvidence({"name": "x"}, "limits", 1, 20))
     assert (client.fix, client.refused) == ("delete", "")
 
 
 def test_a_consumer_that_is_ahead_is_reset_if_the_server_supports_it() -> None:
-    known = Evidence(DURABLE, "limits", 1, 20, floor=998, delivered=998)
+    known = FaultEvidence(DURABLE, "limits", 1, 20, floor=998, delivered=998)
     new, old = level(cluster(THREE, orders()), 4), level(cluster(THREE, orders()), 3)
     floors = {"APP/ORDERS/worker": 12}
     assert planned_step("consumer_ahead", known, new, floors=floors).fix == "reset"
@@ -242,28 +247,33 @@ def test_a_consumer_that_is_ahead_is_reset_if_the_server_supports_it() -> None:
 @pytest.mark.parametrize(
     ("code", "known", "options", "reason"),
     [
-        ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {}, "its position is unknown"),
-        ("consumer_ghost", Evidence(DURABLE, "limits", 1, 20), {"floors": {"APP/ORDERS/worker": 21}}, "beyond the end"),
-        ("consumer_leaderless", Evidence(DURABLE, "interest", 1, 20, 12), {}, "retention interest, which drops"),
-        ("consumer_ghost", Evidence(failure="no user for account APP"), {}, "no user for account APP"),
-        ("consumer_ghost", Evidence(last_seq=20), {}, "no server reports its configuration"),
-        ("consumer_leaderless", Evidence(DURABLE, "limits", 1, 20, 12), {"fixes": ["reset"]}, "was not requested"),
+        ("consumer_ghost", FaultEvidence(DURABLE, "limits", 1, 20), {}, "its position is unknown"),
+        (
+            "consumer_ghost",
+            FaultEvidence(DURABLE, "limits", 1, 20),
+            {"floors": {"APP/ORDERS/worker": 21}},
+            "beyond the end",
+        ),
+        ("consumer_leaderless", FaultEvidence(DURABLE, "interest", 1, 20, 12), {}, "retention interest, which drops"),
+        ("consumer_ghost", FaultEvidence(failure="no user for account APP"), {}, "no user for account APP"),
+        ("consumer_ghost", FaultEvidence(last_seq=20), {}, "no server reports its configuration"),
+        ("consumer_leaderless", FaultEvidence(DURABLE, "limits", 1, 20, 12), {"fixes": ["reset"]}, "was not requested"),
     ],
 )
-def test_refusals(code: str, known: Evidence, options: dict[str, Any], reason: str) -> None:
+def test_refusals(code: str, known: FaultEvidence, options: dict[str, Any], reason: str) -> None:
     step = planned_step(code, known, **options)
     assert reason in step.refused
     assert reason in repair_page([step]).lines[0]
 
 
 def test_a_lost_position_must_be_allowed_and_lists_redeliveries() -> None:
-    step = planned_step("consumer_ghost", Evidence(DURABLE, "limits", 5, 20), allow=["position_lost"])
+    step = planned_step("consumer_ghost", FaultEvidence(DURABLE, "limits", 5, 20), allow=["position_lost"])
     assert (step.refused, step.floor) == ("", None)
     assert "deliver everything again: 16 messages from 5 to 20" in step.does
 
 
 def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
-    known = Evidence(DURABLE, "limits", 1, 20, floor=12)
+    known = FaultEvidence(DURABLE, "limits", 1, 20, floor=12)
     whole = cluster(THREE, orders())
     assert whole.meta is not None
     leaderless = replace(whole, meta=replace(whole.meta, group=replace(whole.meta.group, leaders=(), peers=())))
@@ -287,30 +297,31 @@ def test_nothing_is_done_in_a_state_that_is_not_safe() -> None:
 )
 def test_each_stream_finding_has_its_fix(code: str, fix: str) -> None:
     among = cluster(THREE, orders(consumer("ORDERS", "worker", THREE)))
-    step = planned_step(code, Evidence(), among, "n3", worker=False)
+    step = planned_step(code, FaultEvidence(), among, "n3", worker=False)
     assert (step.fix, step.risk, step.refused) == (fix, "none", "")
     assert step.subjects == ("stream APP/ORDERS", "consumer APP/ORDERS/worker")
     assert (
-        planned_step(code, Evidence(refused="no other server"), among, "n3", worker=False).refused == "no other server"
+        planned_step(code, FaultEvidence(refused="no other server"), among, "n3", worker=False).refused
+        == "no other server"
     )
 
 
 def test_manual_steps_are_refused_with_the_commands() -> None:
-    assert "playbook restart" in planned_step("stream_leaderless", Evidence(), worker=False).refused
-    finding = Finding("jetstream_disabled", "n1 answers", server="n1")
-    (step,) = plan(cluster(THREE), [finding], {}, Request())
+    assert "playbook restart" in planned_step("stream_leaderless", FaultEvidence(), worker=False).refused
+    finding = RepairFinding("jetstream_disabled", "n1 answers", server="n1")
+    (step,) = plan(cluster(THREE), [finding], {}, RepairOptions())
     assert "df -h" in step.refused and "natsops.jetstream.restart --limit" in step.refused
     assert step.subjects == ("n1",)
 
 
 @given(clusters(), clusters(), st.booleans())
 def test_no_fix_without_evidence_and_no_finding_twice(early: Cluster, late: Cluster, same: bool) -> None:
-    request = Request(dead=frozenset(["n1"]))
+    request = RepairOptions(dead=frozenset(["n1"]))
     findings = find(late if same else early, late, request, Expectations())
     assert len({finding.key for finding in findings}) == len(findings)
     for step in plan(late, findings, {}, request):
         assert step.refused, "its state is unknown"
-    known = {finding.key: Evidence() for finding in findings}
+    known = {finding.key: FaultEvidence() for finding in findings}
     for step in plan(late, findings, known, request):
         item = next(one for one in late.streams if one.name == step.finding.stream)
         assert step.refused or (item.group.leader and late.meta and late.meta.group.leader)

@@ -20,8 +20,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     RaftGroup,
     Stream,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import Host, Request, Sight, Stored
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_rescue import Rescue, RescueFailed, Settings
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
+    RescueHost,
+    RescueOptions,
+    Sight,
+    Stored,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_rescue import (
+    Rescue,
+    RescueFailed,
+    RescueSettings,
+)
 from support.clusters import server, stream
 
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
@@ -91,9 +100,9 @@ class Told(Rescue):
     its election; `after`: the stream after the dead servers have been removed."""
 
     def __init__(self, directory: Path, meta: Meta, assigned: set[str], after: Stream | None = ORDERS) -> None:
-        hosts = {name: Host(name) for name in DEAD}
-        settings = Settings(frozenset(FIVE), observe=0, timeout=4.0, directory=str(directory))
-        super().__init__(Accounts(), Request(DEAD), hosts, settings)
+        hosts = {name: RescueHost(name) for name in DEAD}
+        settings = RescueSettings(frozenset(FIVE), observe=0, timeout=4.0, directory=str(directory))
+        super().__init__(Accounts(), RescueOptions(DEAD), hosts, settings)
         self._told, self._hosts_told, self._assigned_told, self._after = meta, hosts, assigned, after
         self._meta = meta  # type: ignore[assignment]
 

@@ -23,9 +23,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
     Fate,
-    Host,
-    Plan,
-    Request,
+    RescueHost,
+    RescueOptions,
+    RescuePlan,
     Sight,
     Stored,
     applied_problems,
@@ -41,7 +41,7 @@ from support.clusters import consumer, server
 FIVE = ["n1", "n2", "n3", "n4", "n5"]
 DEAD = frozenset(["n3", "n4", "n5"])
 #: The hosts that were destroyed.
-GONE = {name: Host(name) for name in DEAD}
+GONE = {name: RescueHost(name) for name in DEAD}
 
 
 def held(name: str, size: int, members: list[str], hosts: list[str], **changes: Any) -> Stream:
@@ -79,8 +79,8 @@ def make_sight(cluster: Cluster, **known: Any) -> Sight:
     return Sight(cluster, **{"held": holdings, "hosts": GONE, **known})
 
 
-def planned(cluster: Cluster | None = None, *, request: Request | None = None, **known: Any) -> Plan:
-    return plan(make_sight(broken() if cluster is None else cluster, **known), request or Request(DEAD))
+def planned(cluster: Cluster | None = None, *, request: RescueOptions | None = None, **known: Any) -> RescuePlan:
+    return plan(make_sight(broken() if cluster is None else cluster, **known), request or RescueOptions(DEAD))
 
 
 def test_three_of_five_are_destroyed() -> None:
@@ -117,12 +117,12 @@ def test_a_removed_server_that_has_returned_is_not_a_member() -> None:
     servers = tuple(server(name, version="2.15.1", health=Health("ok")) for name in names)
     meta = MetaGroup(group, dict.fromkeys(names, "n1"), sizes=dict.fromkeys(names, 2))
     stream = held("SAFE", 3, list(names), list(names))
-    made = planned(Cluster(servers, meta, (stream,)), request=Request(frozenset()))
+    made = planned(Cluster(servers, meta, (stream,)), request=RescueOptions(frozenset()))
     assert (made.refusals, made.survivors, made.size) == ((), ("n1", "n2"), 2)
     assert made.page.lines[0] == "Meta group: 2 members, 2 of them must be up; 2 answer (n1, n2)"
     assert "Not a member of the meta group: n3" in made.page.lines
     stalled = held("GONE", 3, ["n4", "n5", "n3"], ["n3"])
-    text = str(planned(Cluster(servers, meta, (stream, stalled)), request=Request(frozenset())))
+    text = str(planned(Cluster(servers, meta, (stream, stalled)), request=RescueOptions(frozenset())))
     assert "3 of 2" not in text
 
 
@@ -132,7 +132,7 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
         ("APP", "ORDERS"): Stored(None, 7),
         ("APP", "SECRET"): Stored(None, None),
     }
-    hosts = {**GONE, "n3": Host("n3", reached=True, fenced="its unit nats-server is masked", streams=disk)}
+    hosts = {**GONE, "n3": RescueHost("n3", reached=True, fenced="its unit nats-server is masked", streams=disk)}
     made = planned(hosts=hosts)
     assert made.lost == ("APP/SCRATCH", "APP/SECRET")
     assert (
@@ -140,28 +140,28 @@ def test_a_disk_that_can_still_be_read_is_shown() -> None:
         "APP/SCRATCH up to 50, APP/SECRET of unknown length"
     ) in made.page.lines
     assert "only dead servers had APP/SCRATCH, APP/SECRET: removing the dead servers recreates" in made.refusals[0]
-    assert planned(hosts=hosts, request=Request(DEAD, ["APP/S*"])).refusals == ()
+    assert planned(hosts=hosts, request=RescueOptions(DEAD, ["APP/S*"])).refusals == ()
 
 
 @pytest.mark.parametrize(
     ("host", "reason"),
     [
-        (Host("n3", reached=True), "n3 is listed as dead but answers over SSH, and its server could start"),
+        (RescueHost("n3", reached=True), "n3 is listed as dead but answers over SSH, and its server could start"),
         (
-            Host("n3", reached=True, running=True),
+            RescueHost("n3", reached=True, running=True),
             "its server is running, cut off from those that answer: it may form a majority",
         ),
         (
-            Host("n3", listening=("10.0.0.3:6222",)),
+            RescueHost("n3", listening=("10.0.0.3:6222",)),
             "10.0.0.3:6222 accepts connections: it is running and may form a majority",
         ),
         (
-            Host("n3", reached=True, failure="no permission"),
+            RescueHost("n3", reached=True, failure="no permission"),
             "answers over SSH, but its host cannot be read: no permission",
         ),
     ],
 )
-def test_a_dead_server_that_may_come_back_or_run(host: Host, reason: str) -> None:
+def test_a_dead_server_that_may_come_back_or_run(host: RescueHost, reason: str) -> None:
     made = planned(hosts={**GONE, "n3": host})
     (refusal,) = made.refusals
     assert reason in refusal
@@ -170,19 +170,19 @@ def test_a_dead_server_that_may_come_back_or_run(host: Host, reason: str) -> Non
 
 
 def test_a_dead_server_that_answers() -> None:
-    (refusal,) = planned(broken(answer=["n1", "n2"]), request=Request(DEAD | {"n2"})).refusals
+    (refusal,) = planned(broken(answer=["n1", "n2"]), request=RescueOptions(DEAD | {"n2"})).refusals
     assert refusal == "n2 is listed as dead but answers"
 
 
 def test_counted_members_must_answer_or_be_listed() -> None:
-    (refusal,) = planned(request=Request(DEAD - {"n5"})).refusals
+    (refusal,) = planned(request=RescueOptions(DEAD - {"n5"})).refusals
     assert refusal.startswith(
         "n5 counts for the meta group and does not answer, but is not listed as dead: bring it back"
     )
-    hosts = {**GONE, "n5": Host("n5", reached=True)}
-    (refusal,) = planned(hosts=hosts, request=Request(DEAD - {"n5"})).refusals
+    hosts = {**GONE, "n5": RescueHost("n5", reached=True)}
+    (refusal,) = planned(hosts=hosts, request=RescueOptions(DEAD - {"n5"})).refusals
     assert "its host answers over SSH: start it" in refusal
-    (refusal,) = planned(request=Request(DEAD | {"n9"})).refusals
+    (refusal,) = planned(request=RescueOptions(DEAD | {"n9"})).refusals
     assert refusal == "n9 is listed as dead but is not a member of the meta group (n1, n2, n3, n4, n5)"
     nameless = broken(sizes={"n1": 6, "n2": 6})
     assert nameless.meta is not None
@@ -215,7 +215,7 @@ def test_a_leader_that_changes_between_two_samples() -> None:
 
 
 def test_nothing_is_removed_once_the_cluster_is_another_one_than_the_plans() -> None:
-    approved, request = planned(), Request(DEAD, begun=DEAD)
+    approved, request = planned(), RescueOptions(DEAD, begun=DEAD)
     elected = broken(leader="n1", quorum_needed=2)
     known = frozenset(["APP/ORDERS", "APP/EVENTS", "APP/SAFE"])
     assert removal_refusals(make_sight(elected, assigned=known), request, approved) == []
@@ -239,12 +239,14 @@ def test_unknown_is_not_healthy() -> None:
 
 def test_a_majority_that_is_there() -> None:
     three = ["n1", "n2", "n3"]
-    (refusal,) = planned(broken(SAFE, answer=three, leader="n1"), request=Request(frozenset(["n4", "n5"]))).refusals
+    (refusal,) = planned(
+        broken(SAFE, answer=three, leader="n1"), request=RescueOptions(frozenset(["n4", "n5"]))
+    ).refusals
     assert "no majority is lost: 3 of 5 members of the meta group answer" in refusal
     # Only the stream has lost its majority.
     made = planned(
         broken(held("ORDERS", 3, ["n1", "n4", "n5"], ["n1"]), answer=three, leader="n1"),
-        request=Request(frozenset(["n4", "n5"])),
+        request=RescueOptions(frozenset(["n4", "n5"])),
     )
     assert [(step.kind, step.server) for step in made.steps] == [("remove", "n4"), ("remove", "n5"), ("wait", "")]
     assert made.refusals == ()
@@ -252,20 +254,22 @@ def test_a_majority_that_is_there() -> None:
 
 def test_nothing_to_rescue() -> None:
     whole = broken(held("ORDERS", 3, ["n1", "n2", "n3"], ["n1", "n2", "n3"]), answer=FIVE, leader="n1")
-    made = planned(whole, request=Request(frozenset(["n9"])))
+    made = planned(whole, request=RescueOptions(frozenset(["n9"])))
     assert (made.steps, made.refusals, made.page.lines[-1]) == ((), (), "Nothing to rescue.")
-    (refusal,) = planned(whole, request=Request(frozenset(["n3"]))).refusals
+    (refusal,) = planned(whole, request=RescueOptions(frozenset(["n3"]))).refusals
     assert refusal == "n3 is listed as dead but answers"
-    (refusal,) = planned(broken(ORDERS, answer=FIVE, leader="n1"), request=Request(frozenset(["n9"]))).refusals[1:]
+    (refusal,) = planned(broken(ORDERS, answer=FIVE, leader="n1"), request=RescueOptions(frozenset(["n9"]))).refusals[
+        1:
+    ]
     assert refusal.startswith("APP/ORDERS is stalled, but no dead server counts for the meta group")
 
 
 # --- before 2.15 ----------------------------------------------------------------------------------------------------------
 
 
-def left(name: str, **changes: Any) -> Host:
+def left(name: str, **changes: Any) -> RescueHost:
     """Return a remaining host, as read over SSH."""
-    return Host(name, **{"reached": True, "running": True, "unit": "nats-server", **changes})
+    return RescueHost(name, **{"reached": True, "running": True, "unit": "nats-server", **changes})
 
 
 LEFT = {"n1": left("n1"), "n2": left("n2", host="host2", store_dir="/data/nats")}
@@ -277,7 +281,7 @@ def old(cluster: Cluster | None = None, version: str = "2.10.27") -> Cluster:
 
 
 def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
-    made = planned(old(), hosts={**GONE, **LEFT}, request=Request(DEAD, copies="/srv/a b"))
+    made = planned(old(), hosts={**GONE, **LEFT}, request=RescueOptions(DEAD, copies="/srv/a b"))
     assert made.refusals == () and made.due and made.fresh
     assert [step.kind for step in made.steps] == ["stop", "copy", "bring", "save", "start", "restore"]
     commands = [command for step in made.steps for command in step.commands]
@@ -314,8 +318,11 @@ def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
 @pytest.mark.parametrize(
     ("hosts", "reason"),
     [
-        ({"n3": Host("n3", reached=True)}, "n3 is listed as dead but answers over SSH, and its server could start"),
-        ({"n3": Host("n3", listening=("10.0.0.3:6222",))}, "10.0.0.3:6222 accepts connections"),
+        (
+            {"n3": RescueHost("n3", reached=True)},
+            "n3 is listed as dead but answers over SSH, and its server could start",
+        ),
+        ({"n3": RescueHost("n3", listening=("10.0.0.3:6222",))}, "10.0.0.3:6222 accepts connections"),
         (
             {"n1": left("n1", reached=False)},
             "n1 answers over NATS, but its host cannot be read over SSH: it is unreachable",
@@ -329,7 +336,7 @@ def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
         ),
     ],
 )
-def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, Host], reason: str) -> None:
+def test_hosts_with_which_no_fresh_cluster_is_made(hosts: dict[str, RescueHost], reason: str) -> None:
     made = planned(old(), hosts={**GONE, **LEFT, **hosts})
     (refusal,) = made.refusals
     assert reason in refusal
@@ -350,7 +357,7 @@ def test_older_servers_without_a_leader_may_count_too_few(counted: int) -> None:
     hosts = {**GONE, **LEFT}
     made = planned(leaderless(counted), hosts=hosts)
     assert made.refusals == () and made.due and made.removals == ("n3", "n4", "n5")
-    refusals = " ".join(planned(leaderless(counted), hosts=hosts, request=Request(DEAD - {"n5"})).refusals)
+    refusals = " ".join(planned(leaderless(counted), hosts=hosts, request=RescueOptions(DEAD - {"n5"})).refusals)
     assert (
         "n5 is not known as a member of the meta group: if it was a member, bring it back or list it as dead"
         in refusals
@@ -365,20 +372,20 @@ def test_more_named_dead_than_older_servers_count() -> None:
 
 def test_limits_of_a_fresh_cluster() -> None:
     hosts = {**GONE, **LEFT}
-    (refusal,) = planned(old(), hosts=hosts, request=Request(DEAD - {"n5"})).refusals
+    (refusal,) = planned(old(), hosts=hosts, request=RescueOptions(DEAD - {"n5"})).refusals
     assert refusal.startswith("n5 counts for the meta group and does not answer, but is not listed as dead")
     memory = old(broken(ORDERS, held("CACHE", 3, ["n1", "n3", "n4"], ["n1"], storage="memory")))
     (refusal,) = planned(memory, hosts=hosts).refusals
     assert refusal == "APP/CACHE is in memory and is lost when its servers stop: list it as lost"
-    named = planned(memory, hosts=hosts, request=Request(DEAD, ["APP/CACHE"]))
+    named = planned(memory, hosts=hosts, request=RescueOptions(DEAD, ["APP/CACHE"]))
     assert named.due and "held by n1 up to 20: is lost with them, because it is in memory" in "\n".join(
         named.page.lines
     )
-    disk = Host("n3", True, fenced="masked", streams={("APP", "SCRATCH"): Stored(5, 5)})
+    disk = RescueHost("n3", True, fenced="masked", streams={("APP", "SCRATCH"): Stored(5, 5)})
     (refusal,) = planned(old(), hosts={**hosts, "n3": disk}).refusals
     assert refusal.startswith("only dead servers had APP/SCRATCH: a fresh cluster does not have it")
     alone = old(broken(answer=["n1"]))
-    (refusal,) = planned(alone, hosts={**GONE, "n1": LEFT["n1"]}, request=Request(DEAD | {"n2"})).refusals
+    (refusal,) = planned(alone, hosts={**GONE, "n1": LEFT["n1"]}, request=RescueOptions(DEAD | {"n2"})).refusals
     assert refusal.startswith("n1 alone cannot elect a meta leader of a fresh cluster")
     both = old()
     both = replace(both, servers=(both.servers[0], replace(both.servers[1], cluster="C2")))
@@ -386,7 +393,7 @@ def test_limits_of_a_fresh_cluster() -> None:
     assert refusal.startswith("servers of several clusters are left")
     three = old(broken(held("ORDERS", 3, ["n1", "n4", "n5"], ["n1"]), answer=["n1", "n2", "n3"], leader="n1"))
     everywhere = {**hosts, "n3": left("n3")}
-    (refusal,) = planned(three, hosts=everywhere, request=Request(frozenset(["n4", "n5"]))).refusals
+    (refusal,) = planned(three, hosts=everywhere, request=RescueOptions(frozenset(["n4", "n5"]))).refusals
     assert refusal.startswith("the meta group has its majority, and before nats-server 2.15")
 
 
@@ -395,15 +402,15 @@ COPIED = {name: replace(host, copied=True) for name, host in STOPPED.items()}
 ASIDE = {name: replace(host, aside=True) for name, host in COPIED.items()}
 
 
-def goes_on(hosts: dict[str, Host]) -> Plan | None:
-    return going_on({**GONE, **hosts}, frozenset(FIVE), Request(DEAD))
+def goes_on(hosts: dict[str, RescueHost]) -> RescuePlan | None:
+    return going_on({**GONE, **hosts}, frozenset(FIVE), RescueOptions(DEAD))
 
 
 def test_an_interrupted_fresh_cluster_resumes() -> None:
     assert goes_on(LEFT) is None
-    assert going_on(LEFT, frozenset(), Request(DEAD)) is None
+    assert going_on(LEFT, frozenset(), RescueOptions(DEAD)) is None
     # The reason of n2's silence is unknown.
-    assert goes_on({**STOPPED, "n2": Host("n2")}) is None
+    assert goes_on({**STOPPED, "n2": RescueHost("n2")}) is None
     every = ["stop", "copy", "bring", "save", "start", "restore"]
     for hosts, kinds in (
         ({**STOPPED, "n1": COPIED["n1"]}, every),
@@ -425,11 +432,14 @@ def test_an_interrupted_fresh_cluster_resumes() -> None:
     [
         (STOPPED, "no server runs on the hosts of n1, n2: start them"),
         (
-            {**COPIED, "n3": Host("n3", reached=True)},
+            {**COPIED, "n3": RescueHost("n3", reached=True)},
             "n3 is listed as dead but answers over SSH, and its server could start",
         ),
-        ({**COPIED, "n3": Host("n3", reached=True, running=True)}, "n3 is listed as dead, but its server is running"),
-        ({**COPIED, "n2": Host("n2")}, "the host of n2 cannot be read over SSH: it is unreachable"),
+        (
+            {**COPIED, "n3": RescueHost("n3", reached=True, running=True)},
+            "n3 is listed as dead, but its server is running",
+        ),
+        ({**COPIED, "n2": RescueHost("n2")}, "the host of n2 cannot be read over SSH: it is unreachable"),
         ({**COPIED, "n2": replace(COPIED["n2"], running=True)}, "n2 is running, but its store has already been copied"),
         ({**COPIED, "n2": LEFT["n2"]}, "n2 runs while others are stopped and copied: stop it"),
         (
@@ -438,7 +448,7 @@ def test_an_interrupted_fresh_cluster_resumes() -> None:
         ),
     ],
 )
-def test_refusals_to_resume_a_fresh_cluster(hosts: dict[str, Host], reason: str) -> None:
+def test_refusals_to_resume_a_fresh_cluster(hosts: dict[str, RescueHost], reason: str) -> None:
     made = goes_on(hosts)
     assert made is not None and not made.due
     (refusal,) = made.refusals
@@ -460,25 +470,27 @@ def test_loss_is_known_from_the_meta_leader() -> None:
     # If a stream is lost, its consumers are lost too.
     assert made.lost == ("APP/SAFE/single", "APP/SCRATCH")
     assert "only dead servers had APP/SAFE/single, APP/SCRATCH" in made.refusals[0]
-    assert planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH", "APP/*/single"])).refusals == ()
-    (refusal,) = planned(cluster, assigned=assigned, request=Request(DEAD, ["APP/SCRATCH"])).refusals
+    assert (
+        planned(cluster, assigned=assigned, request=RescueOptions(DEAD, ["APP/SCRATCH", "APP/*/single"])).refusals == ()
+    )
+    (refusal,) = planned(cluster, assigned=assigned, request=RescueOptions(DEAD, ["APP/SCRATCH"])).refusals
     assert "only dead servers had APP/SAFE/single:" in refusal
 
 
 def test_an_account_without_a_user() -> None:
     (refusal,) = planned(unasked=frozenset(["OTHER"])).refusals
     assert "account OTHER has no user here, so it is unknown which of its streams only dead servers had" in refusal
-    assert planned(unasked=frozenset(["OTHER"]), request=Request(DEAD, ["OTHER/*"])).refusals == ()
+    assert planned(unasked=frozenset(["OTHER"]), request=RescueOptions(DEAD, ["OTHER/*"])).refusals == ()
 
 
 def test_a_dead_disk_that_goes_further() -> None:
-    hosts = {**GONE, "n3": Host("n3", True, fenced="masked", streams={("APP", "ORDERS"): Stored(None, 21)})}
+    hosts = {**GONE, "n3": RescueHost("n3", True, fenced="masked", streams={("APP", "ORDERS"): Stored(None, 21)})}
     (refusal,) = planned(hosts=hosts).refusals
     assert "the disk of n3 has APP/ORDERS up to 21, the answering servers up to 20: copy it first" in refusal
     assert refusal.endswith("; its server crashed, so messages deleted just before may reappear")
     hosts["n3"] = replace(hosts["n3"], streams={("APP", "ORDERS"): Stored(21, 21)})
     assert planned(hosts=hosts).refusals[0].endswith("then list the stream as lost")
-    assert planned(hosts=hosts, request=Request(DEAD, ["APP/ORDERS"])).refusals == ()
+    assert planned(hosts=hosts, request=RescueOptions(DEAD, ["APP/ORDERS"])).refusals == ()
 
 
 def test_survivors_that_differ_in_deleted_messages() -> None:
@@ -491,7 +503,7 @@ def test_survivors_that_differ_in_deleted_messages() -> None:
 
 
 def test_an_interrupted_rescue_resumes() -> None:
-    begun = Request(DEAD, begun=DEAD)
+    begun = RescueOptions(DEAD, begun=DEAD)
     cluster = broken(answer=["n1", "n2"], leader="n1")
     assert cluster.meta is not None
     group = replace(cluster.meta.group, members=("n1", "n2", "n5"), size=3)
@@ -537,9 +549,9 @@ def test_no_rescue_while_anybody_who_counts_is_missing_or_may_come_back(
     answer: set[str], dead: set[str], alive: set[str]
 ) -> None:
     """In every plan, each silent server is named as dead, and no server named as dead responds or has a reachable host."""
-    hosts = {name: Host(name, reached=name in alive) for name in FIVE}
+    hosts = {name: RescueHost(name, reached=name in alive) for name in FIVE}
     stream = held("ORDERS", 3, ["n1", "n3", "n4"], sorted(answer & {"n1", "n3", "n4"}))
-    made = planned(broken(stream, answer=sorted(answer)), hosts=hosts, request=Request(frozenset(dead)))
+    made = planned(broken(stream, answer=sorted(answer)), hosts=hosts, request=RescueOptions(frozenset(dead)))
     if made.due:
         assert set(FIVE) - answer <= dead
         assert not dead & (answer | alive)

@@ -26,14 +26,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     SINGLE,
     STEP_DOWN,
     LeaderConstraints,
-    Plan,
+    LeadershipPlan,
     leader_by_majority,
     plan_group,
     supports_placement,
     unknown_names,
     with_targets,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Job, Reading, step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Reading, StepDownJob, step_down
 
 NAMES = ("n1", "n2", "n3")
 
@@ -200,18 +200,18 @@ class Script:
         return answers
 
 
-def jobs_for(script: Script, constraints: LeaderConstraints, there: Mapping[str, Server]) -> list[Job[str]]:
-    plans: dict[str, Plan] = {}
+def jobs_for(script: Script, constraints: LeaderConstraints, there: Mapping[str, Server]) -> list[StepDownJob[str]]:
+    plans: dict[str, LeadershipPlan] = {}
     for key, readings in script.readings.items():
         first = readings[0]
         assert isinstance(first, RaftGroup)
         plans[key] = plan_group(first, constraints, there)
     planned = with_targets(list(plans.values()), supports_placement(there.values()), ())
-    return [Job(key, plan) for key, plan in zip(plans, planned)]
+    return [StepDownJob(key, plan) for key, plan in zip(plans, planned)]
 
 
 def run(
-    script: Script, jobs: list[Job[str]], there: Mapping[str, Server], wait_timeout: float, concurrency: int = 1
+    script: Script, jobs: list[StepDownJob[str]], there: Mapping[str, Server], wait_timeout: float, concurrency: int = 1
 ) -> None:
     step_down(script, jobs, there, supports_placement(there.values()), wait_timeout, concurrency)
 
@@ -253,7 +253,7 @@ def test_a_leader_that_stays_is_given_time() -> None:
 def test_changes_by_other_operators_are_kept() -> None:
     script = Script(a=[group("n2")], b=[group("n3"), group("n2")])
     plan = plan_group(group("n1"), LeaderConstraints(force=True), servers())
-    jobs = [Job(key, plan) for key in ("a", "b")]
+    jobs = [StepDownJob(key, plan) for key in ("a", "b")]
     run(script, jobs, servers(), 5)
     assert [job.done for job in jobs] == [True, True]
     assert [job.attempts for job in jobs] == [0, 0]

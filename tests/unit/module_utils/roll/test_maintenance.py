@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import (
-    Request,
+    MaintenanceOptions,
     host_state,
     plan_entry,
     roll_problems,
@@ -39,7 +39,7 @@ NAMES = ["n1", "n2", "n3"]
 FIVE = [*NAMES, "n4", "n5"]
 NOW = 1_800_000_000.0
 MARK = Mark("n3", "ops@ctl", NOW - 3600, NOW + 3600, "new disk")
-REQUEST = Request("ops@ctl", NOW + 4 * 3600, "new disk")
+REQUEST = MaintenanceOptions("ops@ctl", NOW + 4 * 3600, "new disk")
 
 
 def records() -> st.SearchStrategy[dict[str, Any]]:
@@ -125,7 +125,7 @@ class TestEntry:
 
     def test_server_out_of_service_keeps_its_mark_except_for_a_new_end(self) -> None:
         live = without_n3("ORDERS")
-        again = plan_entry(live, {"n3": False}, {"n3": MARK}, Request("ops2", NOW + 60, "else"), NOW)
+        again = plan_entry(live, {"n3": False}, {"n3": MARK}, MaintenanceOptions("ops2", NOW + 60, "else"), NOW)
         assert (again.entering, again.marks, errors(again.problems)) == ((), (MARK,), [])
         assert again.lines == (MARK.text(NOW),)
         longer = plan_entry(live, {"n3": False}, {"n3": MARK}, replace(REQUEST, until=NOW + 9000, renew=True), NOW)

@@ -15,7 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll import step_down as operation
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import LeaderConstraints, plan_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Job, Reading, step_down
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Reading, StepDownJob, step_down
 from support.clusters import group, server
 
 NAMES = ["n1", "n2", "n3"]
@@ -62,7 +62,7 @@ def test_lines_while_leaders_step_down(monkeypatch: pytest.MonkeyPatch, tmp_path
     keys = [f"S{number}" for number in range(10)]
     site, servers = Site(clock, keys), {name: server(name) for name in NAMES}
     away = LeaderConstraints(away_from=frozenset(["n1"]))
-    jobs = [Job(key, plan_group(site.groups[key], away, servers)) for key in keys]
+    jobs = [StepDownJob(key, plan_group(site.groups[key], away, servers)) for key in keys]
     step_down(site, jobs, servers, (), 60, 1, Progress({"file": str(lines)}, 60, clock.monotonic))
     assert all(job.done for job in jobs)
     assert lines.read_text().splitlines() == [

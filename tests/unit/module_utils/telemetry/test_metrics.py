@@ -36,7 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metric
     Exposition,
     Fault,
     FaultList,
-    Reading,
+    Sweep,
     backup_metrics,
     cause_metrics,
     cluster_metrics,
@@ -58,13 +58,13 @@ def values(out: Exposition, name: str) -> dict[tuple[str, ...], float]:
     return next((dict(samples) for metric, samples in out.families() if metric.name == name), {})
 
 
-def read(live: Cluster, expected: Iterable[str] = (), **changes: Any) -> Reading:
+def read(live: Cluster, expected: Iterable[str] = (), **changes: Any) -> Sweep:
     names = frozenset(expected)
     problems = health_problems(live, Expectations(names or None, names or None))
-    return Reading(live, problems, expected=dict.fromkeys(names, "C1"), **changes)
+    return Sweep(live, problems, expected=dict.fromkeys(names, "C1"), **changes)
 
 
-def metrics(reading: Reading, looks: int = 1, limit: int = 10) -> Exposition:
+def metrics(reading: Sweep, looks: int = 1, limit: int = 10) -> Exposition:
     faults = FaultList(limit)
     for number in range(looks):
         out = Exposition("test")
@@ -124,7 +124,7 @@ def test_a_server_in_maintenance_is_excused() -> None:
     live = replace(cluster(NAMES, stream("ORDERS", NAMES)), servers=cluster(NAMES).servers[:2])
     problems = health_problems(live, Expectations(frozenset(NAMES), frozenset(NAMES)))
     mark = Mark("n3", "ops", 0.0, 4e9)
-    out = metrics(Reading(live, (), problems, dict.fromkeys(NAMES, "C1"), {"n3": mark}))
+    out = metrics(Sweep(live, (), problems, dict.fromkeys(NAMES, "C1"), {"n3": mark}))
     assert values(out, "natsops_servers")[("C1", "maintenance")] == 1
     assert values(out, "natsops_servers")[("C1", "missing")] == 0
     assert values(out, "natsops_groups")[("C1", "stream", "tolerated")] == 1
@@ -154,7 +154,7 @@ def test_certificates_configuration_and_findings_are_of_varz() -> None:
         }
 
     live = cluster(NAMES[:2])
-    out = metrics(Reading(live, varz={"Nn1": varz("n1", 1), "Nn2": varz("n2", 2)}))
+    out = metrics(Sweep(live, varz={"Nn1": varz("n1", 1), "Nn2": varz("n2", 2)}))
     ends = values(out, "natsops_server_certificate_expiry_timestamp_seconds")
     assert ends[("C1", "n1", "cluster")] - ends[("C1", "n1", "server")] == 362 * 86400
     assert values(out, "natsops_findings") == {

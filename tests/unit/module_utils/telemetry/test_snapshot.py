@@ -27,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     LAKE,
     Origin,
-    Row,
+    SnapshotLine,
     SnapshotWriter,
     endpoint_rows,
     expiry_rows,
@@ -156,7 +156,7 @@ def test_rows_of_jwts_have_names_public_keys_and_times_only() -> None:
     token = make_jwt(signer, user.public, "till", {}, top={"iat": now - 9 * 86400, "exp": now + 86400})
     logins.add_connection({"account": account.public, "jwt": token})
     (row,) = expiry_rows(logins, now)
-    assert row == Row(
+    assert row == SnapshotLine(
         "jwts",
         {"account": account.public},
         {
@@ -179,7 +179,7 @@ def test_rows_of_jwts_have_names_public_keys_and_times_only() -> None:
 
 def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
-        writer.add(ORIGIN, Row("varz", {}, {"mem": 1, "jwt": "eyJ0"}))
+        writer.add(ORIGIN, SnapshotLine("varz", {}, {"mem": 1, "jwt": "eyJ0"}))
         writer.fail("varz", Origin("NB", "n2"), NatsFailure("timeout", "no reply", subject="S"))
         assert not [path for path in everything(tmp_path) if "_incoming" not in path]
         path, manifest = writer.publish(source="test")
@@ -209,7 +209,7 @@ def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "fsync", seen)
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
         for table in ("varz", "jsz_streams"):
-            writer.add(ORIGIN, Row(table, {}, {"mem": 1}))
+            writer.add(ORIGIN, SnapshotLine(table, {}, {"mem": 1}))
         path, manifest = writer.publish()
     files = [tmp_path / "bronze" / file["path"] for table in manifest["tables"].values() for file in table["files"]]
     assert len(files) == 2
@@ -220,7 +220,7 @@ def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pyt
 def test_a_snapshot_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     def broken() -> None:
         with SnapshotWriter(tmp_path, "test", STARTED) as writer:
-            writer.add(ORIGIN, Row("varz", {}, {}))
+            writer.add(ORIGIN, SnapshotLine("varz", {}, {}))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -240,7 +240,7 @@ def test_large_tables_are_several_files(tmp_path: Path) -> None:
     with SnapshotWriter(tmp_path, "test", STARTED) as writer:
         writer._file_size = 1000
         for number in range(100):
-            writer.add(ORIGIN, Row("jsz_streams", {"account": "APP"}, {"name": f"S{number}"}))
+            writer.add(ORIGIN, SnapshotLine("jsz_streams", {"account": "APP"}, {"name": f"S{number}"}))
         _path, manifest = writer.publish()
     files = manifest["tables"]["jsz_streams"]["files"]
     assert len(files) > 10

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.registry import SEVERITIES, Check, Registry, Settings, Threshold
+from jetstream_insights.findings.registry import SEVERITIES, Check, CheckSettings, Registry, Threshold
 from jetstream_insights.findings.subjects import SUBJECT, VIEWS
 
 #: The parts of a check that are Spark SQL expressions.
@@ -66,7 +66,7 @@ class ChecksFile:
     check, by code and key."""
 
     registry: Registry = field(default_factory=lambda: REGISTRY)
-    settings: Settings = field(default_factory=Settings)
+    settings: CheckSettings = field(default_factory=CheckSettings)
     mutes: tuple[Mute, ...] = ()
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ def read_checks(path: Path | None) -> ChecksFile:
         raise ChecksFileError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ChecksFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    reader = _Reader(path)
+    reader = _NodeReader(path)
     found = reader.read(root)
     if reader.errors:
         more = len(reader.errors) - _MOST_ERRORS
@@ -99,7 +99,7 @@ def read_checks(path: Path | None) -> ChecksFile:
     return found
 
 
-class _Reader:
+class _NodeReader:
     """Reads the nodes of a file and collects its errors."""
 
     def __init__(self, path: Path) -> None:
@@ -201,7 +201,7 @@ class _Reader:
         skip = frozenset(self._choice(node, "the check", checks) for node in skipped)
         muted = self._list(parts["mute"], "mute") if "mute" in parts else []
         mutes = [self._mute(node, checks) for node in muted]
-        return ChecksFile(registry, Settings(thresholds, skip), tuple(filter(None, mutes)), places)
+        return ChecksFile(registry, CheckSettings(thresholds, skip), tuple(filter(None, mutes)), places)
 
     def _parts(
         self, node: yaml.Node, title: str, required: tuple[str, ...], optional: tuple[str, ...]

@@ -29,8 +29,8 @@ from jetstream_insights.findings.registry import (
     UNKNOWN,
     WARNING,
     Check,
+    CheckSettings,
     Registry,
-    Settings,
     Threshold,
     View,
     addressed,
@@ -55,7 +55,7 @@ class Part:
     confirm: Callable[[DataFrame, Sequence[Check]], DataFrame] = lambda rows, _checks: rows
 
 
-def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[Part]:
+def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: CheckSettings) -> Iterator[Part]:
     """Yield the results of all checks, one part for each view: tasks of a single plan for all views would spend their time on
     reading that plan.
 
@@ -66,7 +66,9 @@ def judge(tables: Tables, snapshots: Sequence[str], registry: Registry, settings
     yield from judge_time(tables, registry, settings)
 
 
-def judge_moments(tables: Tables, snapshots: Sequence[str], registry: Registry, settings: Settings) -> Iterator[Part]:
+def judge_moments(
+    tables: Tables, snapshots: Sequence[str], registry: Registry, settings: CheckSettings
+) -> Iterator[Part]:
     """Yield the results of the checks of one moment. A critical result is a warning until the previous snapshot, if there is one,
     shows it as well: servers do not answer at the same time, and elections take a second. Most views have no such result, so the
     previous snapshot is read only to confirm one."""
@@ -93,7 +95,7 @@ def judge_moments(tables: Tables, snapshots: Sequence[str], registry: Registry, 
         yield Part(frame)
 
 
-def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterator[Part]:
+def judge_time(tables: Tables, registry: Registry, settings: CheckSettings) -> Iterator[Part]:
     """Yield the results of the checks of an entire period."""
     checks = enabled_checks(registry, settings, period=True)
     spans = (
@@ -116,7 +118,7 @@ def judge_time(tables: Tables, registry: Registry, settings: Settings) -> Iterat
         yield Part(frame)
 
 
-def enabled_checks(registry: Registry, settings: Settings, period: bool) -> list[Check]:
+def enabled_checks(registry: Registry, settings: CheckSettings, period: bool) -> list[Check]:
     """Return the enabled checks, either of one moment or of a period."""
     wanted = (check for check in registry.checks.values() if check.code not in settings.skip)
     return [check for check in wanted if VIEWS[check.view].period == period]
@@ -198,7 +200,7 @@ def summary(results: DataFrame, registry: Registry) -> DataFrame:
 # --- a view ---------------------------------------------------------------------------------------------------------------
 
 
-def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings: Settings) -> DataFrame:
+def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings: CheckSettings) -> DataFrame:
     thresholds = {
         check.name(threshold.key): _threshold(check, threshold, view, settings)
         for check in checks
@@ -216,7 +218,7 @@ def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings:
     )
 
 
-def _threshold(check: Check, threshold: Threshold, view: View, settings: Settings) -> Column:
+def _threshold(check: Check, threshold: Threshold, view: View, settings: CheckSettings) -> Column:
     """Return a threshold from the metadata of the stream or consumer, otherwise from the settings, otherwise the default. Null if
     the metadata cannot be parsed."""
     name = check.name(threshold.key)

@@ -17,7 +17,7 @@ from jetstream_insights.findings.checks_file import EXPRESSIONS, ChecksFile, Che
 from jetstream_insights.findings.document import views_page
 from jetstream_insights.findings.evaluate import judged_rows
 from jetstream_insights.findings.over_time import KEPT, name_of_hours
-from jetstream_insights.findings.registry import Check, Settings, View, text_sql
+from jetstream_insights.findings.registry import Check, CheckSettings, View, text_sql
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.findings.views import MAKE
 from jetstream_insights.lake import columns
@@ -75,7 +75,7 @@ def _problems(spark: SparkSession, check: Check, given: ChecksFile) -> Iterator[
             yield f"{place}: {key} of {check.code}: {_reason(error, frame, view)}"
     if not wrong:
         try:
-            _schema = judged_rows(frame, view, [check], Settings()).schema
+            _schema = judged_rows(frame, view, [check], CheckSettings()).schema
         except PySparkException as error:
             yield f"{given.places[check.code, 'expression']}: {check.code}: {_reason(error, frame, view)}"
 

@@ -142,14 +142,14 @@ class Registry:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CheckSettings:
     """The settings that differ from the defaults: thresholds by name, and checks to skip."""
 
     thresholds: Mapping[str, float] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
 
 
-def settings(registry: Registry, content: Any) -> Settings:
+def settings(registry: Registry, content: Any) -> CheckSettings:
     """Return the settings of a JSON object such as {"server_003_cpu": 80, "skip": ["STREAM_103"]}. Raises ThresholdError."""
     if not isinstance(content, dict):
         raise ThresholdError("thresholds are an object of names and numbers")
@@ -164,7 +164,7 @@ def settings(registry: Registry, content: Any) -> Settings:
     wrong = sorted(name for name, value in given.items() if not _is_threshold(value))
     if wrong:
         raise ThresholdError(f"not a number of at least 0: {', '.join(wrong)}")
-    return Settings({name: float(value) for name, value in given.items()}, frozenset(skip))
+    return CheckSettings({name: float(value) for name, value in given.items()}, frozenset(skip))
 
 
 def _is_threshold(value: Any) -> bool:

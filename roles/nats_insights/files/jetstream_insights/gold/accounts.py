@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, whole_hour, with_day
-from jetstream_insights.gold.tables import Table, ratio
+from jetstream_insights.gold.common import GoldSettings, whole_hour, with_day
+from jetstream_insights.gold.tables import GoldTable, ratio
 from jetstream_insights.keys import ACCOUNT, SNAPSHOT
 from jetstream_insights.times import seconds
 
@@ -27,7 +27,7 @@ _MEANS = ("connections", "js_storage", "js_memory")
 _LAST = ("js_reserved_storage", "js_reserved_memory", "js_ha_assets")
 
 
-def flows(accounts: DataFrame, servers: DataFrame, settings: Settings) -> DataFrame:
+def flows(accounts: DataFrame, servers: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return the counters of each account on each server in an hour.
 
     The counters of a restarted server begin at zero. Counters that decrease within a start are a gap.
@@ -60,7 +60,7 @@ def stocks(accounts: DataFrame) -> DataFrame:
 
 
 def account_usage(
-    flow_rows: DataFrame, stock_rows: DataFrame, flows_before: DataFrame, settings: Settings
+    flow_rows: DataFrame, stock_rows: DataFrame, flows_before: DataFrame, settings: GoldSettings
 ) -> DataFrame:
     """Return the usage of each account, over all servers of a domain. Counts are not extrapolated over gaps: `coverage` is the
     share of the time that they cover."""
@@ -99,17 +99,17 @@ def account_usage(
 
 
 FACTS = (
-    Table(
+    GoldTable(
         "flows",
         "account on a server",
         columns.FLOWS,
         ("silver.accounts", "silver.servers", "settings"),
         flows,
     ),
-    Table("stocks", "account, in each domain", columns.STOCKS, ("silver.accounts",), stocks),
+    GoldTable("stocks", "account, in each domain", columns.STOCKS, ("silver.accounts",), stocks),
 )
 TABLES = (
-    Table(
+    GoldTable(
         "account_usage",
         "account, in each domain",
         columns.ACCOUNT_USAGE,

@@ -14,14 +14,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, whole_hour, with_hour
-from jetstream_insights.gold.tables import Table
+from jetstream_insights.gold.common import GoldSettings, whole_hour, with_hour
+from jetstream_insights.gold.tables import GoldTable
 
 _COUNTERS = columns.SERVER_COUNTERS.names
 
 
 def activity(
-    hourly_rows: DataFrame, waiting_rows: DataFrame, leader_changes: DataFrame, before: DataFrame, settings: Settings
+    hourly_rows: DataFrame,
+    waiting_rows: DataFrame,
+    leader_changes: DataFrame,
+    before: DataFrame,
+    settings: GoldSettings,
 ) -> DataFrame:
     """Return the activity of each fleet in each hour that has a snapshot."""
     key = ("fleet", "day", "hour")
@@ -54,7 +58,7 @@ def activity(
     )
 
 
-def counters(servers: DataFrame, settings: Settings) -> DataFrame:
+def counters(servers: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return the counters of each start of a server in an hour."""
     return columns.SERVER_COUNTERS.hourly_sums(servers, settings)
 
@@ -72,11 +76,11 @@ def _last_of_hour(frame: DataFrame, *names: str) -> DataFrame:
 
 
 FACTS = (
-    Table("waiting", "fleet", columns.WAITING, ("silver.consumers",), waiting),
-    Table("counters", "start of a server", columns.COUNTERS, ("silver.servers", "settings"), counters),
+    GoldTable("waiting", "fleet", columns.WAITING, ("silver.consumers",), waiting),
+    GoldTable("counters", "start of a server", columns.COUNTERS, ("silver.servers", "settings"), counters),
 )
 TABLES = (
-    Table(
+    GoldTable(
         "activity",
         "hour",
         columns.ACTIVITY,

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, whole_hour
-from jetstream_insights.gold.tables import MOMENT, Table, ratio
+from jetstream_insights.gold.tables import MOMENT, GoldTable, ratio
 from jetstream_insights.keys import CLUSTER, DOMAIN, STREAM
 from jetstream_insights.times import seconds
 
@@ -163,16 +163,16 @@ def gini(points: Column) -> Column:
     return ratio(total(weighted), size * total(whole))
 
 
-FACTS = (Table("writes", "stream that a leader reported", columns.WRITES, ("silver.streams",), writes),)
+FACTS = (GoldTable("writes", "stream that a leader reported", columns.WRITES, ("silver.streams",), writes),)
 TABLES = (
-    Table(
+    GoldTable(
         "load",
         "JetStream server",
         columns.LOAD,
         ("gold.report_servers", "last.stream_replicas", "last.streams", "last.consumer_replicas", "hours.writes"),
         load,
     ),
-    Table(
+    GoldTable(
         "balance", "measure, for the servers and for the zones of a cluster", columns.BALANCE, ("gold.load",), balance
     ),
 )

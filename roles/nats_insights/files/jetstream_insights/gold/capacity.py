@@ -32,9 +32,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, at, union, whole_hour, with_hour, zone
+from jetstream_insights.gold.common import GoldSettings, at, union, whole_hour, with_hour, zone
 from jetstream_insights.gold.forecast import ENOUGH, HORIZONS, JUDGED, KEY, LONG, SHOWN, backtests, forecasts
-from jetstream_insights.gold.tables import MOMENT, Table, not_negative, ratio
+from jetstream_insights.gold.tables import MOMENT, GoldTable, not_negative, ratio
 from jetstream_insights.keys import ACCOUNT, CLUSTER, DOMAIN, SNAPSHOT, STREAM
 
 _ASSET = tuple(column.name for column in columns.ASSET)
@@ -264,7 +264,7 @@ def capacity(forecast_rows: DataFrame, backtest_rows: DataFrame, past: DataFrame
 
 
 def headroom(
-    report_servers: DataFrame, stream_replicas: DataFrame, forecast_rows: DataFrame, settings: Settings
+    report_servers: DataFrame, stream_replicas: DataFrame, forecast_rows: DataFrame, settings: GoldSettings
 ) -> DataFrame:
     """Return for each server, and each zone, whether the rest of its cluster could take its data if it failed now."""
     moment = [column.name for column in MOMENT]
@@ -345,40 +345,40 @@ def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: s
 
 
 FACTS = (
-    Table(
+    GoldTable(
         "usage",
         "server, account and stream",
         columns.HOURLY_USAGE,
         ("silver.servers", "silver.streams", "silver.accounts"),
         hourly_usage,
     ),
-    Table("expected", "expected server", columns.EXPECTED, ("silver.server_names",), expected),
+    GoldTable("expected", "expected server", columns.EXPECTED, ("silver.server_names",), expected),
 )
 TABLES = (
-    Table("usage", "hour and asset", columns.USAGE, ("hours.usage", "hours.expected"), usage),
-    Table("growth", "asset", columns.GROWTH, ("gold.usage", "past.usage:1"), growth),
-    Table(
+    GoldTable("usage", "hour and asset", columns.USAGE, ("hours.usage", "hours.expected"), usage),
+    GoldTable("growth", "asset", columns.GROWTH, ("gold.usage", "past.usage:1"), growth),
+    GoldTable(
         "backtests",
         "forecast that came due",
         columns.BACKTESTS,
         ("gold.growth", f"past.forecasts:{','.join(map(str, HORIZONS))}", "day"),
         backtests,
     ),
-    Table(
+    GoldTable(
         "forecasts",
         "asset",
         columns.FORECASTS,
         ("gold.growth", f"past.growth:{LONG - 1}", "gold.backtests", f"past.backtests:{JUDGED - 1}", "day"),
         forecasts,
     ),
-    Table(
+    GoldTable(
         "capacity",
         "asset",
         columns.CAPACITY,
         ("gold.forecasts", "gold.backtests", f"past.backtests:{JUDGED - 1}"),
         capacity,
     ),
-    Table(
+    GoldTable(
         "headroom",
         "server or zone that may fail",
         columns.HEADROOM,

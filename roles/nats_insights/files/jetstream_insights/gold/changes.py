@@ -17,7 +17,7 @@ from jetstream_insights.fields import effective
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import BLOCK, SNAPSHOT_KEY, another_life, bit, in_blocks, union, whole_hour
 from jetstream_insights.gold.report import meta_groups, moments
-from jetstream_insights.gold.tables import Table
+from jetstream_insights.gold.tables import GoldTable
 from jetstream_insights.keys import ACCOUNT, CONSUMER, DOMAIN, STREAM
 
 _NAMES = ("server", *CONSUMER)
@@ -315,7 +315,7 @@ def _went(seen: DataFrame, day: Column) -> DataFrame:
 
 _ASSETS = ("streams", "consumers")
 FACTS = (
-    Table(
+    GoldTable(
         "things",
         "server, meta group, account, stream and durable consumer, for the snapshots with the same report of it",
         columns.THINGS,
@@ -324,14 +324,14 @@ FACTS = (
     ),
 )
 TABLES = (
-    Table(
+    GoldTable(
         "states",
         "server, meta group, account, stream and durable consumer that differs between snapshots, in each of them",
         columns.STATES,
         ("hours.looks", "hours.things", "before.looks", "before.things", "day"),
         states,
     ),
-    Table(
+    GoldTable(
         "changes",
         "change between two snapshots",
         columns.CHANGES,

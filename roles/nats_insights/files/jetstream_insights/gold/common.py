@@ -29,7 +29,7 @@ class Maintenance:
 
 
 @dataclass(frozen=True)
-class Settings:
+class GoldSettings:
     """Thresholds of the gold tables.
 
     `longest_gap`: seconds between two snapshots beyond which the state in between is unknown. `max_lag`, `max_active`: as in
@@ -50,10 +50,10 @@ class Settings:
     fill: float = 0.8
 
 
-DEFAULTS = Settings()
+DEFAULTS = GoldSettings()
 
 
-def in_maintenance(settings: Settings, begin: Column, end: Column, servers: Column | None = None) -> Column:
+def in_maintenance(settings: GoldSettings, begin: Column, end: Column, servers: Column | None = None) -> Column:
     """Return whether a time overlaps a maintenance window; a window for some servers counts only if one of them is given."""
     found = F.lit(False)
     for window in settings.maintenance:
@@ -144,7 +144,7 @@ def zone() -> Column:
     return F.when(unique.isNotNull(), found(unique)).otherwise(F.coalesce(found(F.lit("az:")), found(F.lit("zone:"))))
 
 
-def in_step(peer: Column, settings: Settings) -> Column:
+def in_step(peer: Column, settings: GoldSettings) -> Column:
     """Return whether a replica is in step by its leader's report (_quorum.py Limits.in_step)."""
     lag = F.coalesce(peer["lag"], F.lit(0))
     silent = F.coalesce(peer["active"], F.lit(0)) > F.lit(settings.max_active * 1e9)
@@ -152,7 +152,7 @@ def in_step(peer: Column, settings: Settings) -> Column:
     return ~away & (F.coalesce(peer["current"], F.lit(False)) | (lag > F.lit(0)))
 
 
-def behind(settings: Settings) -> Column:
+def behind(settings: GoldSettings) -> Column:
     """Return the names of the peers that are out of step; `absent` must be a column (_quorum.py _in_step)."""
 
     def out(peer: Column) -> Column:

@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import Settings, another_life, middle, pair_slopes, whole_hour
-from jetstream_insights.gold.tables import Table, not_negative, ratio
+from jetstream_insights.gold.common import GoldSettings, another_life, middle, pair_slopes, whole_hour
+from jetstream_insights.gold.tables import GoldTable, not_negative, ratio
 from jetstream_insights.keys import CONSUMER
 from jetstream_insights.times import seconds
 
@@ -84,7 +84,7 @@ def _progress(before: Mapping[str, Column], of: str = "") -> Column:
     return F.coalesce(reduce(Column.__or__, more, ~F.col(f"{of}work")), F.lit(False))
 
 
-def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings: Settings) -> DataFrame:
+def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings: GoldSettings) -> DataFrame:
     """Return the state of each consumer over the day, as its leader reported. `past`: the same table of the previous day, so a
     consumer that was stuck at its end remains stuck."""
     one = Window.partitionBy("fleet", *CONSUMER).orderBy("taken")
@@ -200,9 +200,9 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
     )
 
 
-FACTS = (Table("lags", "consumer", columns.LAGS, ("silver.consumers",), lags),)
+FACTS = (GoldTable("lags", "consumer", columns.LAGS, ("silver.consumers",), lags),)
 TABLES = (
-    Table(
+    GoldTable(
         "consumer_lag",
         "consumer",
         columns.CONSUMER_LAG,

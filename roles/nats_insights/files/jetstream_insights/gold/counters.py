@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jetstream_insights.gold.common import Settings, whole_hour
+from jetstream_insights.gold.common import GoldSettings, whole_hour
 from jetstream_insights.gold.tables import Col
 from jetstream_insights.times import seconds
 
@@ -49,7 +49,7 @@ class Counters:
     def _sums(self) -> tuple[str, ...]:
         return ("possible", "observed", "gaps", *self.names)
 
-    def hourly_sums(self, rows: DataFrame, settings: Settings) -> DataFrame:
+    def hourly_sums(self, rows: DataFrame, settings: GoldSettings) -> DataFrame:
         """Return the increases of each series in an hour. The step from the previous hour is computed with the day."""
         key = [*self.series, "whole_hour"]
         before = F.lag("of").over(Window.partitionBy(*key).orderBy("taken"))
@@ -62,7 +62,7 @@ class Counters:
             *(F.sum(F.col("step")[name]).alias(name) for name in self._sums),
         )
 
-    def daily_sums(self, hourly_rows: DataFrame, before: DataFrame, settings: Settings) -> DataFrame:
+    def daily_sums(self, hourly_rows: DataFrame, before: DataFrame, settings: GoldSettings) -> DataFrame:
         """Return the hours with the steps that lead to them; `before`: the last hour before the day."""
         every = hourly_rows.withColumn("today", F.lit(True)).unionByName(before.withColumn("today", F.lit(False)))
         old = F.lag("last").over(Window.partitionBy(*self.series).orderBy("taken"))
@@ -70,7 +70,7 @@ class Counters:
         sums = {name: (F.col(name), F.col("step")[name]) for name in self._sums}
         return stepped.withColumns({name: F.coalesce(own + step, own, step) for name, (own, step) in sums.items()})
 
-    def _step(self, old: Column, new: Column, settings: Settings) -> Column:
+    def _step(self, old: Column, new: Column, settings: GoldSettings) -> Column:
         """Return the step between two snapshots, with nulls if the previous one is missing."""
         elapsed = seconds(old["taken"], new["taken"])
         rises = {name: new[name] - old[name] for name in self.names}

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import whole_hour
-from jetstream_insights.gold.tables import Table, not_negative, ratio
+from jetstream_insights.gold.tables import GoldTable, not_negative, ratio
 from jetstream_insights.keys import STREAM
 from jetstream_insights.times import seconds
 
@@ -259,7 +259,7 @@ def divergence(hourly_rows: DataFrame, past: DataFrame) -> DataFrame:
 
 
 TABLES = (
-    Table(
+    GoldTable(
         "divergence",
         "replica of a stream that does not lead it",
         columns.DIVERGENCE,
@@ -268,7 +268,7 @@ TABLES = (
     ),
 )
 FACTS = (
-    Table(
+    GoldTable(
         "followers",
         "replica of a stream that does not lead it",
         columns.FOLLOWERS,

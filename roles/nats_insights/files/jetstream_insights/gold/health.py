@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import SNAPSHOT_KEY, Settings, in_maintenance
+from jetstream_insights.gold.common import SNAPSHOT_KEY, GoldSettings, in_maintenance
 from jetstream_insights.gold.leadership import last_runs
-from jetstream_insights.gold.tables import GROUP_KEY, Table, not_negative, ratio
+from jetstream_insights.gold.tables import GROUP_KEY, GoldTable, not_negative, ratio
 from jetstream_insights.keys import CONSUMER
 from jetstream_insights.times import seconds
 
@@ -51,7 +51,7 @@ def _started() -> Column:
     return F.coalesce("start", F.timestamp_micros(F.unix_micros("taken") - (F.col("uptime") * 1e6).cast("bigint")))
 
 
-def restarts(answer_rows: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+def restarts(answer_rows: DataFrame, past: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return the starts of servers, by name. `past`: server_availability of the previous days, for each server's last answer.
 
     A name shared by two servers does not identify either, and is left out.
@@ -83,7 +83,7 @@ def restarts(answer_rows: DataFrame, past: DataFrame, settings: Settings) -> Dat
     )
 
 
-def availability(timeline_rows: DataFrame, past: DataFrame, settings: Settings) -> DataFrame:
+def availability(timeline_rows: DataFrame, past: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return for each Raft group how long it had a leader, a quorum, and all its replicas.
 
     Between two snapshots half the time has the earlier and half the later state; beyond the longest gap the state is unknown.
@@ -383,7 +383,7 @@ def incidents(
     restart_rows: DataFrame,
     past: DataFrame,
     day: Column,
-    settings: Settings,
+    settings: GoldSettings,
 ) -> DataFrame:
     """Return the incidents of the day with their candidate causes. `past`: the incidents of the previous day."""
     server_rows = _server_incidents(presence(moment_rows, answer_rows))
@@ -448,26 +448,26 @@ def incidents(
 
 
 _PRESENCE = ("gold.moments", "hours.answers")
-FACTS = (Table("answers", "server in a snapshot that it answered", columns.ANSWERS, ("silver.servers",), answers),)
+FACTS = (GoldTable("answers", "server in a snapshot that it answered", columns.ANSWERS, ("silver.servers",), answers),)
 TABLES = (
-    Table(
+    GoldTable(
         "restarts",
         "start of a server",
         columns.RESTARTS,
         ("hours.answers", "past.server_availability:7", "settings"),
         restarts,
     ),
-    Table(
+    GoldTable(
         "availability",
         "Raft group",
         columns.AVAILABILITY,
         ("gold.timeline", "past.timeline:1", "settings"),
         availability,
     ),
-    Table(
+    GoldTable(
         "server_availability", "server", columns.SERVER_AVAILABILITY, (*_PRESENCE, "gold.restarts"), server_availability
     ),
-    Table(
+    GoldTable(
         "incidents",
         "incident in the day",
         columns.INCIDENTS,

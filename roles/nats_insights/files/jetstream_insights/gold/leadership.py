@@ -17,7 +17,7 @@ from jetstream_insights.gold import columns
 from jetstream_insights.gold.common import (
     BLOCK,
     SNAPSHOT_KEY,
-    Settings,
+    GoldSettings,
     another_life,
     behind,
     bit,
@@ -27,7 +27,7 @@ from jetstream_insights.gold.common import (
     spans,
 )
 from jetstream_insights.gold.report import meta_groups, moments, with_absent
-from jetstream_insights.gold.tables import GROUP_KEY, Table
+from jetstream_insights.gold.tables import GROUP_KEY, GoldTable
 from jetstream_insights.keys import CONSUMER, DOMAIN, STREAM
 from jetstream_insights.times import seconds
 
@@ -62,7 +62,7 @@ def runs(
     meta_peers: DataFrame,
     streams: DataFrame,
     consumers: DataFrame,
-    settings: Settings,
+    settings: GoldSettings,
 ) -> DataFrame:
     """Return the intervals of each Raft group in an hour, with their first and last snapshot."""
     all_snapshots = in_blocks(moments(with_absent(snapshots, servers, meta_peers)), settings.longest_gap)
@@ -95,7 +95,7 @@ def runs(
 
 
 def timeline(
-    moment_rows: DataFrame, hourly_rows: DataFrame, past: DataFrame, day: Column, settings: Settings
+    moment_rows: DataFrame, hourly_rows: DataFrame, past: DataFrame, day: Column, settings: GoldSettings
 ) -> DataFrame:
     """Return the intervals of each Raft group: consecutive snapshots with the same leader, state and members.
 
@@ -130,7 +130,7 @@ def last_runs(timeline_rows: DataFrame) -> DataFrame:
     return latest.select("fleet", *GROUP_KEY, "of.*")
 
 
-def _joined(interval_rows: DataFrame, settings: Settings, *within: str) -> DataFrame:
+def _joined(interval_rows: DataFrame, settings: GoldSettings, *within: str) -> DataFrame:
     """Join consecutive intervals that are equal, within the same values of the columns `within`."""
     key = ["fleet", *GROUP_KEY, *within]
     group = Window.partitionBy(*key).orderBy("from", "first_snapshot")
@@ -207,7 +207,7 @@ def leader_changes(
     past: DataFrame,
     moment_rows: DataFrame,
     restarts: DataFrame,
-    settings: Settings,
+    settings: GoldSettings,
 ) -> DataFrame:
     """Return the changes of leaders, each with its storm. A group with one replica has no elections, and a recreated asset has a
     new group."""
@@ -267,7 +267,7 @@ def leader_changes(
     return judged.join(F.broadcast(found), on=within, how="left")
 
 
-def _storms(changes: DataFrame, settings: Settings) -> DataFrame:
+def _storms(changes: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return the periods in which at least `storm_groups` groups left a server between two snapshots."""
     left = (
         changes.where(F.col("old_leader") != F.col("new_leader"))
@@ -289,7 +289,7 @@ def _storms(changes: DataFrame, settings: Settings) -> DataFrame:
     return merged.select("fleet", "server", name.alias("storm"), "begin", "end")
 
 
-def storms(changes: DataFrame, restarts: DataFrame, settings: Settings) -> DataFrame:
+def storms(changes: DataFrame, restarts: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return each storm as one event, with the server's own restart or upgrade as the cause."""
     grouped = (
         changes.where(F.col("storm").isNotNull())
@@ -395,7 +395,7 @@ def flap(times: Column) -> Column:
 
 
 FACTS = (
-    Table(
+    GoldTable(
         "runs",
         "interval of a Raft group",
         columns.RUNS,
@@ -404,22 +404,22 @@ FACTS = (
     ),
 )
 TABLES = (
-    Table(
+    GoldTable(
         "timeline",
         "interval of a Raft group: consecutive snapshots with the same report",
         columns.TIMELINE,
         ("gold.moments", "hours.runs", "past.timeline:1", "day", "settings"),
         timeline,
     ),
-    Table(
+    GoldTable(
         "leader_changes",
         "change of a leader",
         columns.LEADER_CHANGES,
         ("gold.timeline", "past.timeline:1", "gold.moments", "gold.restarts", "settings"),
         leader_changes,
     ),
-    Table("leadership", "Raft group", columns.LEADERSHIP, ("gold.timeline", "gold.leader_changes"), leadership),
-    Table(
+    GoldTable("leadership", "Raft group", columns.LEADERSHIP, ("gold.timeline", "gold.leader_changes"), leadership),
+    GoldTable(
         "storms",
         "storm: many groups that leave a server at once",
         columns.STORMS,

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from jetstream_insights.gold import columns
 from jetstream_insights.gold.balance import write_rates
 from jetstream_insights.gold.common import SNAPSHOT_KEY, at, last_of_day, with_day, zone
-from jetstream_insights.gold.tables import Table, ratio
+from jetstream_insights.gold.tables import GoldTable, ratio
 from jetstream_insights.keys import DOMAIN, STREAM
 from jetstream_insights.silver import peer_id
 
@@ -315,7 +315,7 @@ def report_fleet(
 
 _ASSETS = ("last.streams", "last.consumers")
 FACTS = (
-    Table(
+    GoldTable(
         "looks",
         "snapshot",
         columns.LOOKS,
@@ -324,33 +324,33 @@ FACTS = (
     ),
 )
 TABLES = (
-    Table("moments", "snapshot of the day", columns.MOMENTS, ("hours.looks",), moments),
-    Table(
+    GoldTable("moments", "snapshot of the day", columns.MOMENTS, ("hours.looks",), moments),
+    GoldTable(
         "report_servers",
         "server that answered or should have answered",
         columns.REPORT_SERVERS,
         ("gold.moments", "last.servers", "gold.report_meta", *_ASSETS),
         report_servers,
     ),
-    Table(
+    GoldTable(
         "report_meta",
         "meta group: one for each domain of a fleet",
         columns.REPORT_META,
         ("gold.moments", "last.servers", "last.meta_peers"),
         report_meta,
     ),
-    Table(
+    GoldTable(
         "report_streams", "stream", columns.REPORT_STREAMS, ("gold.moments", *_ASSETS, "hours.writes"), report_streams
     ),
-    Table(
+    GoldTable(
         "report_backups",
         "stream, if snapshots contain the backup catalogue",
         columns.REPORT_BACKUPS,
         ("gold.moments", "last.backups"),
         report_backups,
     ),
-    Table("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),
-    Table(
+    GoldTable("report_consumers", "consumer", columns.REPORT_CONSUMERS, ("gold.moments", *_ASSETS), report_consumers),
+    GoldTable(
         "report_fleet",
         "fleet",
         columns.REPORT_FLEET,

@@ -22,7 +22,7 @@ class Col:
 
 
 @dataclass(frozen=True)
-class Table:
+class GoldTable:
     """A gold table of one day. `of`: the arguments of `make`, in order:
 
     - `hours.NAME`: the facts of the day's hours, see `gold.FACTS`; `before.NAME`: those of the previous day's last hour that has

@@ -30,7 +30,7 @@ from jetstream_insights.report.shape import (
     FORMAT,
     TABLES,
     Content,
-    Table,
+    TableShape,
     dicts,
     filled,
     verdict,
@@ -223,7 +223,7 @@ def last_report(folder: Path) -> LastReport:
         return LastReport()
 
 
-def _rows_of(lake: Lake, table: Table, day: date, begin: datetime) -> DataFrame | None:
+def _rows_of(lake: Lake, table: TableShape, day: date, begin: datetime) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
     back = (day - begin.date()).days + 1 if table.since or table.daily else table.days
     frame = lake.read_days(layer, name, [day - timedelta(days=number) for number in range(max(back, 1))])
@@ -243,7 +243,7 @@ def _trend(counted: DataFrame) -> DataFrame:
     )
 
 
-def _filled(table: Table, frame: DataFrame, begin: datetime | None = None) -> dict[str, Any]:
+def _filled(table: TableShape, frame: DataFrame, begin: datetime | None = None) -> dict[str, Any]:
     wanted = frame.where(table.only) if table.only else frame
     if table.since and begin is not None:
         wanted = wanted.where(F.expr(table.since) >= F.timestamp_micros(F.lit(int(begin.timestamp()) * 1_000_000)))

@@ -33,7 +33,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnShape:
     """A column of the report: its name in the table of the lake, its title, and its kind."""
 
     name: str
@@ -42,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableShape:
     """A table of the report.
 
     `source`: layer and table of the lake; empty for a table computed from others. `only`: the condition for rows, and `order`:
@@ -57,7 +57,7 @@ class Table:
     title: str
     about: str
     source: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnShape, ...]
     order: tuple[str, ...] = ()
     only: str = ""
     most: int = 2000
@@ -69,11 +69,11 @@ class Table:
     daily: bool = False
 
 
-def _of(form: str, **named: str) -> tuple[Column, ...]:
-    return tuple(Column(name, title, form) for name, title in named.items())
+def _of(form: str, **named: str) -> tuple[ColumnShape, ...]:
+    return tuple(ColumnShape(name, title, form) for name, title in named.items())
 
 
-_FLEET, _DAY, DOMAIN = Column("fleet", "fleet"), Column("day", "day"), Column("domain", "domain")
+_FLEET, _DAY, DOMAIN = ColumnShape("fleet", "fleet"), ColumnShape("day", "day"), ColumnShape("domain", "domain")
 _GROUP = (DOMAIN, *_of("text", kind="kind", account="account", stream="stream", consumer="consumer"))
 _FOUND = (
     _FLEET,
@@ -100,8 +100,8 @@ _WORST_FIRST = (
     "stream",
 )
 
-TABLES: tuple[Table, ...] = (
-    Table(
+TABLES: tuple[TableShape, ...] = (
+    TableShape(
         "fleets",
         "Fleet",
         "The last snapshot of the day.",
@@ -120,7 +120,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("fleet",),
     ),
-    Table(
+    TableShape(
         "causes",
         "Root causes",
         "The causes of the findings, the worst first; each finding has one.",
@@ -137,7 +137,7 @@ TABLES: tuple[Table, ...] = (
             *_of("flag", shell="commands", hygiene="hygiene"),
         ),
     ),
-    Table(
+    TableShape(
         "findings",
         "Findings",
         "Open problems.",
@@ -148,7 +148,7 @@ TABLES: tuple[Table, ...] = (
         most=5000,
         whole=True,
     ),
-    Table(
+    TableShape(
         "fixed",
         "Fixed",
         "Findings that have ended.",
@@ -159,7 +159,7 @@ TABLES: tuple[Table, ...] = (
         most=1000,
         since="taken",
     ),
-    Table(
+    TableShape(
         "trend",
         "Trend",
         "Failed checks in the last snapshot of each day, by severity.",
@@ -173,7 +173,7 @@ TABLES: tuple[Table, ...] = (
         days=14,
         shown=False,
     ),
-    Table(
+    TableShape(
         "muted",
         "Muted",
         "Findings that --checks mutes: they count nowhere else until the end.",
@@ -185,7 +185,7 @@ TABLES: tuple[Table, ...] = (
         ),
         most=1000,
     ),
-    Table(
+    TableShape(
         "unknown",
         "Unknown",
         "Reasons for inconclusive checks, which never count as passes.",
@@ -200,7 +200,7 @@ TABLES: tuple[Table, ...] = (
         ("findings DESC", "text"),
         most=1000,
     ),
-    Table(
+    TableShape(
         "checks",
         "Checks",
         "Number of failures, passes and unknown results of each check.",
@@ -215,7 +215,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("failed = 0", "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END", "failed DESC", "check"),
     ),
-    Table(
+    TableShape(
         "servers",
         "Servers",
         "As they reported in the last snapshot.",
@@ -233,7 +233,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("fleet", "answered", "cluster", "server"),
     ),
-    Table(
+    TableShape(
         "load",
         "Load of the servers",
         "Leaders, replicas and data of each server; rates over the day.",
@@ -255,7 +255,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("fleet", "cluster", "server"),
     ),
-    Table(
+    TableShape(
         "balance",
         "Balance",
         "Distribution over servers and zones; distance 0: no improvement is possible.",
@@ -279,7 +279,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("fleet", "distance DESC NULLS LAST"),
     ),
-    Table(
+    TableShape(
         "activity",
         "Activity",
         "Hour by hour, without hours that no snapshot reported.",
@@ -300,7 +300,7 @@ TABLES: tuple[Table, ...] = (
         days=14,
         shown=False,
     ),
-    Table(
+    TableShape(
         "usage",
         "Usage",
         "Hour by hour.",
@@ -320,7 +320,7 @@ TABLES: tuple[Table, ...] = (
         days=14,
         shown=False,
     ),
-    Table(
+    TableShape(
         "capacity",
         "Capacity",
         "Days until full: p10 has a 10 % chance of an earlier time.",
@@ -339,7 +339,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("full_p10 IS NULL", "full_p10", "used_ratio DESC NULLS LAST"),
     ),
-    Table(
+    TableShape(
         "headroom",
         "Failure headroom",
         "Whether the remaining servers can take over the replicas of a failed server or zone.",
@@ -354,7 +354,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("fleet", "fits", "after"),
     ),
-    Table(
+    TableShape(
         "timeline",
         "Leaders",
         "Leaders of each group over time.",
@@ -372,7 +372,7 @@ TABLES: tuple[Table, ...] = (
         shown=False,
         since="`end`",
     ),
-    Table(
+    TableShape(
         "leadership",
         "Elections",
         "Groups that changed their leader, by day, the most frequent first.",
@@ -391,7 +391,7 @@ TABLES: tuple[Table, ...] = (
         only="elections > 0",
         daily=True,
     ),
-    Table(
+    TableShape(
         "storms",
         "Storms",
         "Many groups left a server at once.",
@@ -407,7 +407,7 @@ TABLES: tuple[Table, ...] = (
         ("`begin`",),
         since="`end`",
     ),
-    Table(
+    TableShape(
         "incidents",
         "Incidents",
         "Periods without a leader, a quorum, a replica or a server, with possible causes.",
@@ -426,7 +426,7 @@ TABLES: tuple[Table, ...] = (
         most=2000,
         since="coalesce(`end`, last)",
     ),
-    Table(
+    TableShape(
         "restarts",
         "Restarts",
         "Servers that started.",
@@ -442,7 +442,7 @@ TABLES: tuple[Table, ...] = (
         ("start",),
         since="start",
     ),
-    Table(
+    TableShape(
         "availability",
         "Availability",
         "Time with a quorum, by day, the worst first.",
@@ -459,7 +459,7 @@ TABLES: tuple[Table, ...] = (
         most=1000,
         daily=True,
     ),
-    Table(
+    TableShape(
         "streams",
         "Streams",
         "The largest first.",
@@ -476,7 +476,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("bytes DESC NULLS LAST",),
     ),
-    Table(
+    TableShape(
         "backups",
         "Backups",
         "Last backup and last proven restore of each stream, missing ones first.",
@@ -492,7 +492,7 @@ TABLES: tuple[Table, ...] = (
         ),
         ("excluded", "last_backup IS NOT NULL", "last_proven IS NOT NULL", "last_backup", "account", "stream"),
     ),
-    Table(
+    TableShape(
         "consumer_lag",
         "Consumers that are behind",
         "Stuck, growing, redelivering or behind, by day.",
@@ -513,7 +513,7 @@ TABLES: tuple[Table, ...] = (
         only="state NOT IN ('current', 'unknown')",
         daily=True,
     ),
-    Table(
+    TableShape(
         "divergence",
         "Replicas that differ",
         "From their leader, at the same last message or far behind it, by day.",
@@ -532,7 +532,7 @@ TABLES: tuple[Table, ...] = (
         only="diverged OR behind",
         daily=True,
     ),
-    Table(
+    TableShape(
         "accounts",
         "Accounts",
         "Usage by day.",
@@ -550,7 +550,7 @@ TABLES: tuple[Table, ...] = (
         ("storage DESC NULLS LAST",),
         daily=True,
     ),
-    Table(
+    TableShape(
         "changes",
         "Changes",
         "Configuration, versions, members and limits.",
@@ -598,7 +598,7 @@ HYGIENE = frozenset(
 Content = Mapping[str, Any]
 
 
-def filled(table: Table, rows: Sequence[Sequence[Any]], total: int) -> dict[str, Any]:
+def filled(table: TableShape, rows: Sequence[Sequence[Any]], total: int) -> dict[str, Any]:
     """Return a table of the report with its rows."""
     return {
         "title": table.title,
