@@ -20,6 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
     kv_subject,
     object_options,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rows import in_words
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
     CONSUMER_DOCUMENT,
     KV,
@@ -48,7 +49,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan impo
     FOREIGN,
     SAME,
     LiveAssets,
-    in_words,
     is_ephemeral,
     make_plan,
 )

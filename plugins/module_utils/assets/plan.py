@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rows import change_rows
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import (
     Cost,
     Counts,
@@ -58,16 +59,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.room impo
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, exact_duration, exact_size
+from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 Info = Mapping[str, Any]
-
 #: The format version of the plan.
 VERSION = 1
-
 SAME, EXTRA, FOREIGN, CONFIRM, REFUSED = "same", "extra", "foreign", "needs confirmation", "refused"
 STATES = (REFUSED, CONFIRM, DELETE, CHANGE, CREATE, FOREIGN, EXTRA, SAME)
-
 #: Largest share of a document's live assets that a plan deletes without the name of each.
 _MOST_DELETED = 0.2
 _RESERVED = ("KV_", "OBJ_", "$MQTT_")
@@ -661,41 +659,3 @@ def _differing(old: rules.Config, new: rules.Config) -> list[str]:
         return {name: one for name, one in value.items() if name != MARK_HASH} if key == "metadata" else value
 
     return [key for key in new if comparable(key, old[key]) != comparable(key, new[key])]
-
-
-def change_rows(fields: Sequence[rules.ConfigKey], old: rules.Config | None, new: rules.Config) -> list[dict[str, Any]]:
-    """Return the changed fields with their old and new values, in the words of a document."""
-    by_name = {one.name: one for one in fields}
-    found = []
-    for key, value in new.items():
-        name = "replicas" if key == "num_replicas" else key
-        if key == "metadata":
-            before = (old or {}).get(key) or {}
-            found += [
-                {"path": f"metadata.{one}", "from": before.get(one), "to": value.get(one)}
-                for one in sorted({*before, *value})
-                if before.get(one) != value.get(one)
-            ]
-            continue
-        item = by_name[key]
-        found.append(
-            {"path": name, "from": None if old is None else in_words(item, old[key]), "to": in_words(item, value)}
-        )
-    return found
-
-
-def in_words(item: rules.ConfigKey, value: Any) -> Any:
-    """Return a value in normal form as a document states it."""
-    if item.kind == "size":
-        return exact_size(value) if value > 0 else value
-    if item.kind == "duration":
-        return exact_duration(value) if value > 0 else value
-    if item.kind == "durations":
-        return [exact_duration(one) for one in value]
-    if item.kind == "percent" and value:
-        return f"{value}%"
-    if item.kind == "objects":
-        return [in_words(replace(item, kind="object"), one) for one in value]
-    if item.kind == "object" and value:
-        return {key: in_words(part, value[key]) for part in item.fields for key in (part.name,) if key in value}
-    return value

@@ -10,13 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import CHANGE, CREATE
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
-    CONFIRM,
-    EXTRA,
-    FOREIGN,
-    SAME,
-    STATES,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import CONFIRM, EXTRA, FOREIGN, SAME, STATES
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     fitting,

@@ -10,7 +10,6 @@ is reported as such: unknown is never ok."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause, scene_of_info
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import parse_problem, root_causes
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_kinds, log_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import (
     expected_routes,
     gateway_problems,
@@ -441,35 +441,6 @@ def _logs(evidence: DiagnosisEvidence) -> DiagnosisCheck:
             message = f"{host['server_name']} logged {errors} errors and {warnings} warnings since its last start"
             found.append(Finding("logs", WARNING if errors else NOTE, f"{message}, {len(kinds)} different; see below"))
     return DiagnosisCheck("logs", f"{len(read)} of {len(evidence.hosts)} hosts", found)
-
-
-def log_text(kind: Mapping[str, Any]) -> str:
-    times = f"{kind['count']} times, last at" if kind["count"] > 1 else "at"
-    return f"[{kind['level']}] {kind['text']} ({times} {kind['last']})"
-
-
-def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, Any]]:
-    """Return the kinds of warnings and errors that a server has logged since its last start, the worst and most
-    frequent first: level, count, text of the last one, and times of the first and the last.
-
-    `pid`: the running process; if no process is running, the lines of the last process count. Lines that differ only in
-    numbers and ids belong to the same kind.
-    """
-    parsed = [found for found in map(_LOG_LINE.match, lines) if found]
-    last_pid = str(pid) if pid else parsed[-1]["pid"] if parsed else ""
-    kinds: dict[tuple[str, str], dict[str, Any]] = {}
-    for found in parsed:
-        if found["pid"] != last_pid:
-            continue
-        key = (found["level"], _VARIABLE.sub("…", found["text"]))
-        kind = kinds.setdefault(key, {"level": found["level"], "count": 0, "first": found["time"]})
-        kind.update(count=kind["count"] + 1, text=found["text"], last=found["time"])
-    return sorted(kinds.values(), key=lambda kind: ("FTL ERR WRN".index(kind["level"]), -kind["count"], kind["first"]))
-
-
-#: A line of nats-server's log, and the parts that differ between occurrences of an event: numbers, addresses, ids.
-_LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<level>WRN|ERR|FTL)\] (?P<text>.*)")
-_VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
 
 
 def _loaded(evidence: DiagnosisEvidence) -> DiagnosisCheck:

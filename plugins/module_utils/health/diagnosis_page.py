@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import (
-    FOUND,
-    NOTE,
-    OK,
-    SKIPPED,
-    log_text,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import FOUND, NOTE, OK, SKIPPED
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_text
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     MAX_ROWS,
     Page,

@@ -9,8 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose, log_kinds
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis_page import diagnosis_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_kinds
 
 
 def server(name: str, **changes: Any) -> dict[str, Any]:

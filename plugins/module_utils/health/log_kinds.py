@@ -1,0 +1,39 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kinds of warnings and errors in a server's log: equal lines apart from their numbers, counted. Pure: no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def log_text(kind: Mapping[str, Any]) -> str:
+    times = f"{kind['count']} times, last at" if kind["count"] > 1 else "at"
+    return f"[{kind['level']}] {kind['text']} ({times} {kind['last']})"
+
+
+def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, Any]]:
+    """Return the kinds of warnings and errors that a server has logged since its last start, the worst and most
+    frequent first: level, count, text of the last one, and times of the first and the last.
+
+    `pid`: the running process; if no process is running, the lines of the last process count. Lines that differ only in
+    numbers and ids belong to the same kind.
+    """
+    parsed = [found for found in map(_LOG_LINE.match, lines) if found]
+    last_pid = str(pid) if pid else parsed[-1]["pid"] if parsed else ""
+    kinds: dict[tuple[str, str], dict[str, Any]] = {}
+    for found in parsed:
+        if found["pid"] != last_pid:
+            continue
+        key = (found["level"], _VARIABLE.sub("…", found["text"]))
+        kind = kinds.setdefault(key, {"level": found["level"], "count": 0, "first": found["time"]})
+        kind.update(count=kind["count"] + 1, text=found["text"], last=found["time"])
+    return sorted(kinds.values(), key=lambda kind: ("FTL ERR WRN".index(kind["level"]), -kind["count"], kind["first"]))
+
+
+#: A line of nats-server's log, and the parts that differ between occurrences of an event: numbers, addresses, ids.
+_LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<level>WRN|ERR|FTL)\] (?P<text>.*)")
+_VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
