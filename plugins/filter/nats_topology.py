@@ -14,8 +14,8 @@ description:
     in the play.
   - The variables are those of the role P(natsops.jetstream.nats_server#role). The filter applies the defaults of the
     role, because the variables of other hosts do not contain them.
-  - Reading the variables of many hosts takes a while, so store the result. P(natsops.jetstream.nats_links#filter)
-    creates routes, gateways and leafnode remotes from the result.
+  - Reading the variables of many hosts takes a while, so store the result.
+    P(natsops.jetstream.nats_composed_config#filter) creates routes, gateways and leafnode remotes from the result.
 positional: _input, hostvars
 options:
   _input:
@@ -67,7 +67,7 @@ options:
     type: str
     default: nats
 seealso:
-  - plugin: natsops.jetstream.nats_links
+  - plugin: natsops.jetstream.nats_composed_config
     plugin_type: filter
 """
 

@@ -5,8 +5,7 @@
 
 Every value of the current configuration is kept, and none is added: values with a role variable become that variable,
 all others are stored in `nats_server_config`, where a null removes a value that the role would add. `composed` returns
-the role's configuration for the variables (roles/nats_server/vars/main/config.yml); its difference from the running
-configuration has to be added."""
+the role's configuration for the variables; its difference from the running configuration has to be added."""
 
 from __future__ import annotations
 
@@ -21,6 +20,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ca
     get_block,
     get_cluster_name,
     get_jetstream,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.compose import (
+    CLUSTER,
+    JETSTREAM,
+    PLAIN,
+    HostInputs,
+    compose,
+    merged,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import (
     Carried,
@@ -53,15 +60,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.va
 PREFIX = "nats_server_"
 ZONE_PREFIX = "az:"
 # Variables that correspond to one key of the configuration.
-_KEYS = (
-    "client_advertise", "tls", "https", "http", "logtime_utc", "log_file", "syslog", "remote_syslog", "max_connections",
-    "max_payload", "lame_duck_duration", "lame_duck_grace_period", "leafnodes", "operator", "pid_file",
-)  # fmt: skip
-_JETSTREAM_KEYS = (
-    "store_dir", "domain", "max_memory_store", "max_file_store", "sync_interval", "unique_tag", "encryption_key",
-    "prev_encryption_key", "limits", "max_outstanding_catchup",
-)  # fmt: skip
-_CLUSTER_KEYS = ("advertise", "authorization", "tls", "routes", "pool_size", "accounts")
+_KEYS = (*PLAIN, "tls", "https", "http", "leafnodes", "operator", "pid_file")
+#: The role's defaults of the variables that an adopted server may leave out.
+_DEFAULTS = {
+    "port": 4222,
+    "cluster_port": 6222,
+    "cluster_route_style": "all",
+    "http": "127.0.0.1:8222",
+    "jetstream": True,
+    "system_account": SYSTEM_ACCOUNT,
+    "zone_tag_prefix": ZONE_PREFIX,
+}
 
 
 class Secret(str):
@@ -335,7 +344,7 @@ def _tags(config: Mapping[str, Any], found: dict[str, Any]) -> None:
 
 def _jetstream(config: Mapping[str, Any], found: dict[str, Any]) -> None:
     block = _block(config, "jetstream")
-    for name in _JETSTREAM_KEYS:
+    for name in JETSTREAM:
         if block.get(name) is not None and not (name == "unique_tag" and "zone" in found):
             found[f"jetstream_{name}"] = block[name]
 
@@ -347,7 +356,7 @@ def _cluster(config: Mapping[str, Any], found: dict[str, Any], members: list[dic
         found.update({"cluster_name": name} if name else {})
         return
     found["cluster_name"] = get_cluster_name(config)
-    for name in ("listen", "host", "port", *_CLUSTER_KEYS):
+    for name in ("listen", "host", "port", *CLUSTER):
         if block.get(name) is not None:
             found[f"cluster_{name}"] = block[name]
     if "cluster_listen" in found:
@@ -460,35 +469,10 @@ def _first_deploy(running: Mapping[str, Any], config: Mapping[str, Any], version
 
 def composed(variables: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the configuration that the role nats_server composes from these variables before it has taken over the
-    server."""
-    get = variables.get
-    zone, prefix = get("zone"), get("zone_tag_prefix", ZONE_PREFIX)
-    jetstream = {name: get(f"jetstream_{name}") for name in _JETSTREAM_KEYS}
-    jetstream["unique_tag"] = get("jetstream_unique_tag", prefix if zone else None)
-    cluster = {
-        "name": get("cluster_name"),
-        "listen": get("cluster_listen"),
-        "host": get("cluster_host"),
-        "port": None if "cluster_listen" in variables else get("cluster_port", 6222),
-        **{name: get(f"cluster_{name}") for name in _CLUSTER_KEYS},
-    }
-    if cluster["routes"] is None:
-        cluster["routes"] = routes(members)
-    gateway = get("gateway")
-    return {
-        "server_name": get("name"),
-        "server_tags": [*get("tags", []), *([f"{prefix}{zone}"] if zone else [])] or None,
-        "listen": get("listen"),
-        "host": get("host"),
-        "port": None if "listen" in variables else get("port", 4222),
-        **{name: get(name) for name in _KEYS},
-        "http": None if get("https") else get("http", "127.0.0.1:8222"),
-        "jetstream": jetstream if get("jetstream", True) else None,
-        "cluster": cluster if get("clustered") else None,
-        "gateway": {"name": get("cluster_name"), **gateway} if isinstance(gateway, Mapping) else None,
-        "system_account": get("system_account", SYSTEM_ACCOUNT),
-        "accounts": get("accounts"),
-    }
+    server. A new user of the system account is not part of it: the first deploy adds the user."""
+    zone_tag = variables.get("zone_tag_prefix", ZONE_PREFIX) if variables.get("zone") else None
+    options = {**_DEFAULTS, "jetstream_unique_tag": zone_tag, **variables, "system_password": None}
+    return compose(options, {"servers": members}, HostInputs())
 
 
 def difference(desired: Mapping[str, Any], made: Mapping[str, Any], key: Key | None = SCHEMA) -> dict[str, Any]:
@@ -506,15 +490,6 @@ def difference(desired: Mapping[str, Any], made: Mapping[str, Any], key: Key | N
             patch[name] = value
     patch.update({name: None for name in made if name not in desired})
     return patch
-
-
-def merged(made: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of Ansible's recursive `combine`."""
-    found = dict(made)
-    for name, value in patch.items():
-        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
-        found[name] = merged(found[name], value) if both else value
-    return found
 
 
 # --- The cluster ----------------------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.natsops.jetstream.plugins.filter.nats_account_admins import nats_account_admins
 from ansible_collections.natsops.jetstream.plugins.filter.nats_certificates import nats_certificates
+from ansible_collections.natsops.jetstream.plugins.filter.nats_composed_config import nats_composed_config
 from ansible_collections.natsops.jetstream.plugins.filter.nats_conf import nats_conf
 from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems import nats_config_problems
 from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
 from ansible_collections.natsops.jetstream.plugins.filter.nats_firewall_rules import nats_firewall_rules
-from ansible_collections.natsops.jetstream.plugins.filter.nats_links import nats_links
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
 from ansible_collections.natsops.jetstream.plugins.filter.nats_packages import nats_packages
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
@@ -159,15 +159,12 @@ def test_a_version_that_no_server_reports_is_refused(version: object) -> None:
 def test_topology_lists_become_links() -> None:
     hostvars = {"n1": {"ansible_host": "10.0.0.1"}, "h1": {}}
     topology = nats_topology(["n1"], hostvars, "n1", hub=["h1"], hub_name="hub")
-    links = nats_links(topology, route_authorization={"user": "u", "password": "p/"}, remotes=[{"account": "A"}])
-    assert links == {
-        "routes": ["nats-route://u:p%2F@10.0.0.1:6222"],
-        "gateways": [],
-        "remotes": [{"account": "A", "urls": ["nats-leaf://h1:7422"]}],
-    }
-    assert nats_links(topology, route_style="none")["routes"] == []
-    with pytest.raises(AnsibleFilterError, match="nats_links: nats_server_cluster_route_style is seeds, but"):
-        nats_links(topology, route_style="seeds")
+    options = {"clustered": True, "leafnode_hub_group": "hub", "leafnode_remotes": [{"account": "A"}]}
+    composed = nats_composed_config(options, topology)
+    assert composed["cluster"]["routes"] == ["nats-route://10.0.0.1:6222"]
+    assert composed["leafnodes"]["remotes"] == [{"account": "A", "urls": ["nats-leaf://h1:7422"]}]
+    with pytest.raises(AnsibleFilterError, match="nats_composed_config: nats_server_cluster_route_style is seeds, but"):
+        nats_composed_config({"clustered": True, "cluster_route_style": "seeds"}, topology)
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
     # `-e nats_server_cluster_leaving=n1` is a string, and Jinja's `in` matches any part of a string.

@@ -15,8 +15,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ad
     adopt,
     composed,
     difference,
-    merged,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.compose import merged
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import normalise
 from hypothesis import given
 from hypothesis import strategies as st
