@@ -83,8 +83,11 @@ class Host:
             f'lame_duck_duration: "30s"\nlame_duck_grace_period: "1s"\n{extra}\n'
         )
 
-    def play(self, *parts: str, check: bool = False, fails: bool = False, **variables: Any) -> str:
-        """Run parts of the role; return the output of ansible-playbook about changes and failures."""
+    def play(
+        self, *parts: str, check: bool = False, fails: bool = False, shows_all: bool = False, **variables: Any
+    ) -> str:
+        """Run parts of the role; return the output of ansible-playbook about changes and failures, with `shows_all`
+        about all tasks."""
         playbook = self.root / "play.yml"
         playbook.write_text(PLAY)
         values = self.root / "variables.json"
@@ -111,7 +114,7 @@ class Host:
                 "ANSIBLE_GATHERING": "smart",
                 "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
                 "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.facts),
-                "ANSIBLE_DISPLAY_OK_HOSTS": "false",
+                "ANSIBLE_DISPLAY_OK_HOSTS": str(shows_all),
                 "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
                 "ANSIBLE_NOCOLOR": "true",
                 "XDG_CACHE_HOME": str(self.root / "cache"),
@@ -352,6 +355,21 @@ def test_release(host: Host, releases: str, proxy: str, where: str) -> None:
     (host.root / "opt/2.8.4/bin/nats-server").touch()
     assert "Install the version" in changes(host.play("install", **variables))
     assert sorted(path.name for path in (host.root / "opt").iterdir()) == ["2.10.27", "2.9.10"]
+
+
+def test_release_without_a_known_checksum_is_reported_or_refused(host: Host, releases: str) -> None:
+    """The preflight lists it before any change; the installation alone refuses it as well."""
+    release: dict[str, Any] = {"nats_server_install_method": "release", "nats_server_release_url": releases}
+    reported = host.play("preflight", **release, check=True, shows_all=True)
+    assert "nats_server_version: the collection has no checksum for " in reported
+    assert "It is compared with SHA256SUMS of the same site" in reported
+    for part in ("preflight", "install"):
+        refused = host.play(part, **release, nats_server_release_unpinned="refuse", fails=True)
+        assert f"has no checksum for {releases}/v2.10.27/nats-server-v2.10.27-linux-" in refused
+        assert "and nats_server_release_unpinned is refuse. Set nats_server_release_checksum" in refused
+    assert not list((host.root / "opt").glob("*"))
+    host.play("install", **release)
+    assert "no checksum" not in host.play("preflight", **release, check=True, shows_all=True)
 
 
 def test_other_releases_are_refused(host: Host, releases: str) -> None:

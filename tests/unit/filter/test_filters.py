@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds 
 from ansible_collections.natsops.jetstream.plugins.filter.nats_firewall_rules import nats_firewall_rules
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
 from ansible_collections.natsops.jetstream.plugins.filter.nats_packages import nats_packages
+from ansible_collections.natsops.jetstream.plugins.filter.nats_release import nats_release
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
@@ -269,3 +270,13 @@ def test_packages_of_a_package_manager() -> None:
 def test_folder_of_wheels_without_pip_is_an_error_of_the_filter() -> None:
     with pytest.raises(AnsibleFilterError, match=r"natsops\.jetstream\.nats_wheels: no wheel of pip and setuptools"):
         nats_wheels([], "nats-py==2.16.0", "3.11")
+
+
+def test_release_without_a_checksum_is_refused_by_the_filter() -> None:
+    """An undefined checksum, as the role passes it, counts as none."""
+    found = nats_release(
+        {}, version="2.10.27", machine="x86_64", base_url="x", origin="x", checksum=None, unpinned="refuse"
+    )
+    assert (found["url"], found["problems"][0]["severity"]) == ("", "error")
+    with pytest.raises(AnsibleFilterError, match=r"natsops\.jetstream\.nats_release: format: unknown option"):
+        nats_release({}, format="zip")
