@@ -309,11 +309,12 @@ build: $(INSTALLED) ## the artifact and its bill of materials in .cache/dist, in
 	@ls $(CACHE)/dist/*.tar.gz
 	@$(DEV_BIN)/python tools/dependencies.py sbom $(CACHE)/dist/*.tar.gz
 
-release: $(RELEASE_VENV)/.made $(CACHE)/venv/.made ## the files of a release in .cache/release, built twice and checked by Galaxy's importer; KEY=FINGERPRINT signs them
+release: $(RELEASE_VENV)/.made $(CACHE)/venv/.made ## the files of a release in .cache/release, built twice, checked by Galaxy's importer and verified; KEY=FINGERPRINT signs them
 	@$(RELEASE_VENV)/bin/python tools/release.py check --key '$(KEY)'
 	@$(MAKE) --no-print-directory build lint-galaxy lint-docs ee
 	@$(RELEASE_VENV)/bin/python tools/release.py collect --key '$(KEY)' $(CACHE)/release $(CACHE)/dist/*.tar.gz $(CACHE)/dist/*.cdx.json \
 		site=$(CACHE)/docs/html environments=$(CACHE)/ee
+	@$(DEV_BIN)/python tools/release_verify.py $(CACHE)/release
 
 # Packages come from the package index, nats-server from its release or from a file.
 offline: $(RELEASE_VENV)/.made $(INSTALLED) ## the bundle for controllers without a network in .cache/offline: SERVERS=2.12.15 or 'VERSION=FILE@SHA256 …' (ARGS='--insights --python 3.9 3.12 --architecture arm64')
@@ -329,6 +330,7 @@ views: $(SPARK_VENV)/.made $(INSTALLED) ## writes docs/reference/insights_views.
 	@mv $(CACHE)/views.md docs/reference/insights_views.md
 
 ee: $(INSTALLED) ## the build contexts of the execution and decision environments in .cache/ee
+	@rm -rf $(CACHE)/ee
 	@for name in execution-environment insights decision-environment; do $(DEV_BIN)/ansible-builder create -f extensions/execution-environment/$$name.yml \
 		-c $(CACHE)/ee/$$name --output-filename Containerfile || exit 1; done
 

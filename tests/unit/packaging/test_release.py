@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import ansible
 import pytest
 import yaml
 from support.documents import Document
+from support.programs import tool
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 #: The release tools are only in the development environment, which the Makefile puts last on the PATH.
@@ -33,7 +36,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 VERSION = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())["version"]
-ARTIFACT = f"natsops-jetstream-{VERSION}.tar.gz"
+STEM = f"natsops-jetstream-{VERSION}"
+ARTIFACT = f"{STEM}.tar.gz"
 
 
 def copy_to(folder: Path) -> None:
@@ -189,6 +193,13 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(folder, "git", *identity, "commit", "--quiet", "--message=Add everything")
     run(folder, "python", "tools/artifact.py", ".cache/dist")
     run(folder, "python", "tools/dependencies.py", "sbom", f".cache/dist/{ARTIFACT}")
+    for path in (folder / "extensions/execution-environment").glob("*.yml"):
+        context = f".cache/ee/{path.stem}"
+        run(folder, "ansible-builder", "create", "-f", str(path), "-c", context, "--output-filename", "Containerfile")
+    site = folder / ".cache/site"
+    (site / "collection").mkdir(parents=True)
+    for page in ("index", *(f"collection/{path.stem}_module" for path in folder.glob("plugins/modules/nats_*.py"))):
+        (site / f"{page}.html").write_text("a page")
     return folder
 
 
@@ -207,25 +218,35 @@ def key() -> Iterator[dict[str, Any]]:
 
 
 def collect(repository: Path, folder: Path, key: str = "", **variables: Any) -> str:
-    site = folder.parent / "site"
-    site.mkdir(exist_ok=True)
-    (site / "index.html").write_text("the site")
+    """Collect the files of a release, with short pages instead of those by Sphinx, which `make lint-docs` builds."""
     dist = repository / ".cache/dist"
     files = [str(folder), str(dist / ARTIFACT), str(dist / ARTIFACT.replace(".tar.gz", ".cdx.json"))]
-    command = [str(RELEASE_PYTHON), "tools/release.py", "collect", f"--key={key}", *files, f"site={site}"]
+    trees = ["site=.cache/site", "environments=.cache/ee"]
+    command = [str(RELEASE_PYTHON), "tools/release.py", "collect", f"--key={key}", *files, *trees]
     return run(repository, *command, **variables)
 
 
-def test_release_has_checksums_and_provenance_of_every_file(repository: Path, tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert "not signed" in collect(repository, one)
-    stem = ARTIFACT.removesuffix(".tar.gz")
+def verify(folder: Path) -> str:
+    """Run the last step of `make release`."""
+    return run(folder, "python", str(CHECKOUT / "tools/release_verify.py"), str(folder))
+
+
+@pytest.fixture(scope="module")
+def complete(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a release that is not signed."""
+    folder = tmp_path_factory.mktemp("complete") / "release"
+    assert "not signed" in collect(repository, folder)
+    return folder
+
+
+def test_release_has_checksums_and_provenance_of_every_file(repository: Path, complete: Path, tmp_path: Path) -> None:
+    one, two = complete, tmp_path / "two"
     wheel = f"jetstream_insights-{VERSION}-py3-none-any.whl"
-    described = {ARTIFACT, wheel, f"{stem}.cdx.json", f"{stem}-site.tar.gz"}
-    assert {path.name for path in one.iterdir()} == described | {f"{stem}.provenance.json", "SHA256SUMS"}
+    described = {ARTIFACT, wheel, f"{STEM}.cdx.json", f"{STEM}-site.tar.gz", f"{STEM}-environments.tar.gz"}
+    assert {path.name for path in one.iterdir()} == described | {f"{STEM}.provenance.json", "SHA256SUMS"}
     run(one, "sha256sum", "--check", "--strict", "SHA256SUMS")
     assert len((one / "SHA256SUMS").read_text().splitlines()) == len(described) + 1
-    statement = json.loads((one / f"{stem}.provenance.json").read_text())
+    statement = json.loads((one / f"{STEM}.provenance.json").read_text())
     assert {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]} == {
         name: hashlib.sha256((one / name).read_bytes()).hexdigest() for name in described
     }
@@ -238,6 +259,88 @@ def test_release_has_checksums_and_provenance_of_every_file(repository: Path, tm
     assert {path.name: path.read_bytes() for path in one.iterdir()} == {
         path.name: path.read_bytes() for path in two.iterdir()
     }
+    assert "are complete and match" in verify(one)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("notes.txt", "", "new", "notes.txt is not in SHA256SUMS"),
+        (f"{STEM}-site.tar.gz", "", "", f"{STEM}-site.tar.gz is missing, but listed in SHA256SUMS"),
+        ("SHA256SUMS", "  ", "0  ", "but SHA256SUMS lists"),
+    ],
+)
+def test_verification_compares_all_checksums(
+    complete: Path, tmp_path: Path, name: str, old: str, new: str, message: str
+) -> None:
+    folder = Path(shutil.copytree(complete, tmp_path / "release"))
+    path = folder / name
+    content = path.read_text().replace(old, new, 1) if old else new
+    path.unlink(missing_ok=True)
+    if content:
+        path.write_text(content)
+    program = tool("release_verify")
+    found = [*program.checksum_problems(folder)] or [*program.statement_problems(folder, STEM)]
+    assert any(message in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (f"{STEM}.provenance.json", '"name": "j', '"name": "k', "provenance.json does not list exactly the files"),
+        (f"{STEM}.cdx.json", '"hashes"', '"hashes": [{"content": "0"}], "other"', "bill of materials of another"),
+    ],
+)
+def test_verification_reads_the_statements(
+    complete: Path, tmp_path: Path, name: str, old: str, new: str, message: str
+) -> None:
+    folder = Path(shutil.copytree(complete, tmp_path / "release"))
+    program = tool("release_verify")
+    assert list(program.statement_problems(folder, STEM)) == []
+    text = (folder / name).read_text()
+    (folder / name).write_text(text.replace(old, new, 1))
+    assert any(message in problem for problem in program.statement_problems(folder, STEM))
+
+
+def test_verification_opens_the_archives(complete: Path, tmp_path: Path) -> None:
+    """A page that the site lacks, an environment without this artifact, and a file that was added to the wheel."""
+    folder = Path(shutil.copytree(complete, tmp_path / "release"))
+    program = tool("release_verify")
+    for name in ("site", "environments"):
+        with tarfile.open(folder / f"{STEM}-{name}.tar.gz", "w:gz"):
+            pass
+    problems = "\n".join(program.tree_problems(folder, STEM))
+    assert f"{STEM}-site.tar.gz has no page collection/nats_stream_module.html" in problems
+    assert f"{STEM}-environments.tar.gz has no Containerfile of insights" in problems
+    assert f"execution-environment.yml does not install collections/{ARTIFACT}" in problems
+    assert f"{STEM}-environments.tar.gz contains no collection instead of this artifact" in problems
+    path = folder / f"jetstream_insights-{VERSION}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "a") as wheel:
+        wheel.writestr("jetstream_insights/added.py", "pass")
+    (problem,) = program.wheel_problems(path)
+    assert problem.endswith("jetstream_insights/added.py differs from the wheel's RECORD")
+    (folder / ARTIFACT).write_bytes(b"damaged")
+    (problem,) = program.collection_problems(folder / ARTIFACT)
+    assert f"`ansible-galaxy collection install` refuses {ARTIFACT}" in problem
+
+
+def test_verification_fails_for_an_incomplete_release(complete: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(complete, tmp_path / "release"))
+    (folder / f"{STEM}.cdx.json").unlink()
+    with pytest.raises(AssertionError, match=rf"release lacks {STEM}\.cdx\.json"):
+        verify(folder)
+    (folder / ARTIFACT).unlink()
+    with pytest.raises(AssertionError, match="release has 0 artifacts"):
+        verify(folder)
+
+
+def test_documents_and_environments_name_the_version() -> None:
+    """docs/internals/releasing.md lists the files in which a release sets the version."""
+    guide = (CHECKOUT / "docs/internals/releasing.md").read_text()
+    for name in ("galaxy.yml", "extensions/execution-environment/execution-environment.yml", "docs/installation.md"):
+        named = re.findall(r"(?:jetstream[-,]|^version: )(\d+\.\d+\.\d+)", (CHECKOUT / name).read_text(), re.MULTILINE)
+        assert set(named) == {VERSION}, name
+        assert f"`{name}`" in guide
 
 
 def test_release_refuses_changes_ignored_files_and_unknown_keys(

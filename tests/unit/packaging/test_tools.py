@@ -6,7 +6,6 @@ correct."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -17,11 +16,11 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import ansible
 import pytest
+from support.programs import tool
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -226,16 +225,6 @@ def test_a_module_that_is_forked_behaves_like_one_that_is_started(tmp_path: Path
     assert alone[:3] == [False, str(tmp_path), "task"]
     assert killed == 255
     assert "the cause" in raised
-
-
-def tool(name: str) -> ModuleType:
-    """Return a program from tools/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, CHECKOUT / f"tools/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_documentation_markup_becomes_markdown() -> None:
