@@ -9,6 +9,11 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+#: The marks of a document of assets in the metadata of its streams and consumers.
+MANAGER, MARK_MANAGER = "natsops", "managed-by"
+MARK_DOCUMENT, MARK_HASH = "natsops.document", "natsops.hash"
+MARKS = (MARK_MANAGER, MARK_DOCUMENT, MARK_HASH)
+
 
 class InvalidDocument(ValueError):
     """A document with errors. `problems`: the errors, each with the path of its key."""
@@ -68,3 +73,8 @@ def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
     """Return the problem of a key that the document does not support, with the most similar key that it does."""
     similar = get_close_matches(key, list(known), 1)
     return f"{where}: unknown key" + (f"; did you mean {similar[0]}?" if similar else "")
+
+
+def unmarked(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata of an asset without the marks of its document."""
+    return {key: value for key, value in metadata.items() if key not in MARKS}

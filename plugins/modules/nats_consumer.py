@@ -65,8 +65,8 @@ options:
     default: present
   reset:
     description:
-      - The new position with O(state=reset). By default, the consumer returns to its ack floor and delivers the
-        unacknowledged messages again.
+      - The new position with O(state=reset); refused with another O(state). By default, the consumer returns to its ack
+        floor and delivers the unacknowledged messages again.
     type: dict
     suboptions:
       seq:
@@ -80,7 +80,7 @@ options:
         description: The last delivered sequence that you have seen. The task fails if the consumer has a different one.
         type: int
   unpin:
-    description: Clients that O(state=unpinned) unpins. By default, every pinned client.
+    description: Clients that O(state=unpinned) unpins; refused with another O(state). By default, every pinned client.
     type: dict
     suboptions:
       group:
@@ -330,6 +330,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
     desired_config,
     ensure_absent,
     ensure_present,
+    require_state,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -338,6 +339,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
+    require_state(params, reset="reset", unpin="unpinned")
     stream, name = require_name("stream", params["stream"]), require_name("consumer", params["consumer"])
     run_options = RunOptions.of(params, check_mode)
     desired = desired_config(CONSUMER_FIELDS, params)

@@ -59,7 +59,7 @@ options:
     default: present
   purge:
     description:
-      - Which messages O(state=purged) removes. By default, all messages are removed.
+      - Which messages O(state=purged) removes; refused with another O(state). By default, all messages are removed.
     type: dict
     suboptions:
       filter:
@@ -431,6 +431,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
     desired_config,
     ensure_absent,
     ensure_present,
+    require_state,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
@@ -439,6 +440,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_a
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
+    require_state(params, purge="purged")
     name = require_name("stream", params["stream"])
     run_options = RunOptions.of(params, check_mode)
     desired = desired_config(STREAM_FIELDS, params)

@@ -42,7 +42,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership
     only_marks,
     own_changes,
     owning_document,
-    unmarked,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
     EXTRA,
@@ -53,7 +52,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan impo
     make_plan,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import change_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument, dump_yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument, dump_yaml, unmarked
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
     Page,
     fitting,

@@ -12,10 +12,14 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config, ConfigKey, shown
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import AssetsDocument
-
-MANAGER, MARK_MANAGER = "natsops", "managed-by"
-MARK_DOCUMENT, MARK_HASH = "natsops.document", "natsops.hash"
-_MARKS = (MARK_MANAGER, MARK_DOCUMENT, MARK_HASH)
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import (
+    MANAGER,
+    MARK_DOCUMENT,
+    MARK_HASH,
+    MARK_MANAGER,
+    MARKS,
+    unmarked,
+)
 
 
 def content_hash(content: Any) -> str:
@@ -29,11 +33,6 @@ def marks(document: AssetsDocument, fields: Sequence[ConfigKey], config: Config)
     return {MARK_MANAGER: MANAGER, MARK_DOCUMENT: document.id, MARK_HASH: content_hash(content)[:16]}
 
 
-def unmarked(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata of an asset without the marks of its document."""
-    return {key: value for key, value in metadata.items() if key not in _MARKS}
-
-
 def owning_document(metadata: Mapping[str, str]) -> str:
     """Return the document that owns an asset with this metadata, or "" if no document owns it."""
     return metadata.get(MARK_DOCUMENT, "") if metadata.get(MARK_MANAGER) == MANAGER else ""
@@ -41,7 +40,7 @@ def owning_document(metadata: Mapping[str, str]) -> str:
 
 def own_changes(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the changes of a plan's row, except those that only mark the asset as owned by its document."""
-    marked = [f"metadata.{mark}" for mark in _MARKS]
+    marked = [f"metadata.{mark}" for mark in MARKS]
     return [change for change in row["changes"] if change["path"] not in marked]
 
 

@@ -50,12 +50,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order imp
     stream_name,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import (
-    MARK_HASH,
     content_hash,
     marks,
     owning_document,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.room import Need, refusals, shortages
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import MARK_HASH
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide

@@ -59,6 +59,15 @@ class RunOptions:
         return cls(check_mode, frozenset(params["allow"]), positive(params["wait_timeout"], "wait_timeout"))
 
 
+def require_state(params: Mapping[str, Any], **states: str) -> None:
+    """Raise NatsFailure invalid_option if an option is given that only one state uses. `states`: the state by option."""
+    for option, state in states.items():
+        if params[option] is not None and params["state"] != state:
+            raise NatsFailure(
+                "invalid_option", f"{option} has no effect with state {params['state']}: set state to {state}"
+            )
+
+
 class Asset(ABC):
     """A stream or a consumer of one account, identified by its name."""
 

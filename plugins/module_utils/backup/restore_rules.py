@@ -19,6 +19,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchivedConsumer
+from ansible_collections.natsops.jetstream.plugins.module_utils.documents import unmarked
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
@@ -154,10 +155,12 @@ class RestoreRefusal(Exception):
 
 
 def wanted_config(manifest: Manifest, wanted: RestoreChanges) -> dict[str, Any]:
-    """Return the configuration that the restored stream gets."""
+    """Return the configuration that the restored stream gets. Under another name, it loses the marks of its document,
+    which would otherwise delete the copy."""
     config = without_server_metadata(manifest.config)
-    if wanted.stream:
-        config["name"] = wanted.stream
+    if wanted.stream and wanted.stream != config["name"]:
+        metadata = unmarked(config.pop("metadata", {}))
+        config.update({"name": wanted.stream, **({"metadata": metadata} if metadata else {})})
     if wanted.subjects is not None:
         config["subjects"] = list(wanted.subjects)
     if wanted.num_replicas is not None:

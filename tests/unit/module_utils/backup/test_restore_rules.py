@@ -42,6 +42,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     require_restored,
     sources_caveat,
     too_few_pending,
+    wanted_config,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchivedConsumer, read_head
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import s2
@@ -131,6 +132,17 @@ def test_requested_changes_are_applied() -> None:
     assert plan_restore(manifest(), RestoreChanges(placement={"cluster": "C2", "tags": None}), HERE).config[
         "placement"
     ] == {"cluster": "C2"}
+
+
+def test_copy_under_another_name_belongs_to_no_document() -> None:
+    marks = {"managed-by": "natsops", "natsops.document": "apps", "natsops.hash": "1f"}
+    marked = replace(manifest(), config={**CONFIG, "metadata": {**marks, "team": "a"}})
+    assert wanted_config(marked, RestoreChanges("COPY"))["metadata"] == {"team": "a"}
+    assert "metadata" not in wanted_config(
+        replace(marked, config={**CONFIG, "metadata": marks}), RestoreChanges("COPY")
+    )
+    for same in (RestoreChanges(), RestoreChanges(CONFIG["name"])):
+        assert wanted_config(marked, same)["metadata"] == {**marks, "team": "a"}
 
 
 @pytest.mark.parametrize(("most", "replicas", "expected"), [(1, 1, True), (2, 2, True), (3, 3, False), (5, 3, False)])
