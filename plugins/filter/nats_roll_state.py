@@ -55,7 +55,8 @@ _value:
   description:
     - The hosts that are C(done) and C(undone), and whether O(not_after) has passed (C(window_over)).
     - For the batch O(number), C(refusal) is why it must not start (empty if it may), C(failed) are its hosts that have
-      not come back, C(failures) are their reasons, C(reason) is the same as one line, and C(message) is the complete
+      not come back, C(roll_back) are those to roll back if the batch has failed, C(failures)
+      are their reasons, C(reason) is the same as one line, and C(message) is the complete
       message. C(changes_mode) is whether a later batch enters or leaves operator mode.
   type: dict
   sample:
@@ -64,6 +65,7 @@ _value:
     window_over: false
     refusal: ""
     failed: [n3]
+    roll_back: [n3]
     failures: []
     reason: unreachable
     message: "batch 2 of 3 (n3) failed, and the roll has stopped."

@@ -92,7 +92,7 @@ options:
     type: str
     default: ""
   check_mode:
-    description: For V(certificates), whether the task runs in check mode, where files may be missing because they were
+    description: Whether the task runs in check mode. For V(certificates), files may then be missing because they were
       not created.
     type: bool
     default: false
@@ -116,10 +116,12 @@ RETURN = r"""
 _value:
   description:
     - C(refusals), C(steps), C(lines) (the steps as human-readable lines), and C(hosts), which is the state of each host
-      after each step.
+      after each step. C(predicts_change) is whether O(check_mode) is set and a real run would take a step.
+    - C(batches) contains the batches of the steps in order. Each has its C(step), C(title) and C(hosts), the
+      C(entry_point) of the role C(natsops.jetstream.nats_server) that these hosts run, its argument C(tls_step), and the tasks
+      before and after it (C(wait_seconds), C(removed), C(issues_client_certificate), C(checks_logins)).
     - For V(credentials), C(hosts) contains the C(configurations) and the expected C(logins) of each host. The result
-      also has C(remaining) (the remaining work as human-readable text), C(removed) (the removed users) and
-      C(wait_seconds).
+      also has C(remaining) (the remaining work as human-readable text) and C(removed) (the removed users).
     - For V(certificates), C(hosts) contains the C(ca) (V(current), V(both) or V(new)) and the C(certificate)
       (V(current) or V(new)) of each host; the step C(keep) leaves a host unchanged. The result also has C(refusal) (the
       refusals that fit on a screen), C(left) (all remaining steps) and C(expiry) (as human-readable text).

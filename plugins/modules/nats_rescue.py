@@ -265,6 +265,16 @@ steps:
   elements: dict
   sample:
     - {step: remove, server: n3-c1, does: remove n3-c1 from the meta group and from every stream}
+transfers:
+  description: With RV(fresh), the commands that transfer the copies of the stores to O(copies).
+  returned: success, and on failures of a step
+  type: list
+  elements: str
+  sample: []
+next_step:
+  description: The operator's next action after the rescue.
+  returned: success, and on failures of a step
+  type: str
 done:
   description: The completed steps, with their observed results (C(seen)). Empty in check mode.
   returned: success, and on failures of a step
@@ -424,6 +434,8 @@ def step_results(plan: RescuePlan, request: RescueOptions) -> dict[str, Any]:
         "fresh": plan.fresh,
         "copies": copy_paths(plan.survivors, request) if plan.fresh else {},
         "steps": [step.as_dict() for step in plan.steps],
+        "transfers": plan.transfers,
+        "next_step": plan.next_step,
         "done": [],
         "diff": {
             "before": {"members": sorted({*plan.survivors, *plan.removals})},

@@ -120,6 +120,11 @@ new_key:
   returned: success
   type: str
   sample: ACAFPY2JNUMB7UNLXL27EJJUSC3NICBLUHFNLSF6S7ZGTWZLIUEREZTI
+predicted:
+  description: Whether the change was only predicted in check mode.
+  returned: success
+  type: bool
+  sample: false
 """
 
 import time
@@ -199,6 +204,7 @@ def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[
         "changed": change.is_needed,
         "keys": [{"key": key, "connections": count} for key, count in users.items()],
         "new_key": created[0] if created else None,
+        "predicted": change.is_needed and check_mode,
         "diff": change.difference(),
     }
 

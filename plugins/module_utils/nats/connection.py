@@ -33,7 +33,7 @@ except ImportError:
     NatsPyClient = object  # type: ignore[assignment,misc]
     NATS_IMPORT_ERROR = traceback.format_exc()
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CLIENT_NAME, INBOX_PREFIX
 
 T = TypeVar("T")
 
@@ -373,7 +373,7 @@ class Session:
         url, user, password = _split_url(server)
         arguments: dict[str, Any] = {
             "servers": [url],
-            "name": "natsops.jetstream",
+            "name": CLIENT_NAME,
             "allow_reconnect": False,
             "connect_timeout": timeout,
             "ping_interval": self._ping_interval,

@@ -22,6 +22,8 @@ META, STREAM, CONSUMER = "meta", "stream", "consumer"
 #: The subjects of replies to the collection. A user who may subscribe to `_INBOX.>` may subscribe to these subjects,
 #: and operators of accounts may subscribe to no others.
 INBOX_PREFIX = "_INBOX.natsops"
+#: The name of the collection's own connections.
+CLIENT_NAME = "natsops.jetstream"
 #: The JetStream API level by release (JSApiLevel in jetstream_versioning.go of their tags; ADR-44). Servers before 2.11
 #: report no level, which counts as 0.
 LEVEL_2_15 = 5

@@ -84,6 +84,22 @@ class RescueHost:
         return self.host or self.server
 
 
+def host_state(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a host for the option `hosts` of the module nats_rescue. `found`: the result of the module
+    nats_store_info, which may have failed."""
+    reached = not found.get("unreachable")
+    failed = reached and "streams" not in found
+    return {
+        "reached": reached,
+        "running": bool(found.get("running")),
+        "fenced": str(found.get("fenced") or ""),
+        "failure": str(found.get("msg") or "the module that reads it ended without a message") if failed else "",
+        "streams": list(found.get("streams") or ()),
+        "copied": bool(found.get("copied")),
+        "aside": bool(found.get("aside")),
+    }
+
+
 @dataclass(frozen=True)
 class RescueOptions:
     """The options of a rescue. `dead`: servers that will not return. `lost`: patterns of ACCOUNT/STREAM and
@@ -206,6 +222,24 @@ class RescuePlan:
     def due(self) -> bool:
         """Return whether there are steps to take, and no refusals."""
         return bool(self.steps) and not self.refusals
+
+    @property
+    def transfers(self) -> list[str]:
+        """Return the commands that transfer the copies of the stores."""
+        return [command for step in self.steps if step.kind == BRING for command in step.commands]
+
+    @property
+    def next_step(self) -> str:
+        """Return the operator's next action after the rescue."""
+        replicas = (
+            "then raise the replicas of the streams with replica_count, and delete the copies and the old stores"
+            if self.fresh
+            else "every stream then gets its missing replicas automatically"
+        )
+        return (
+            "Next: fence or wipe the dead servers, remove them from the inventory, and add servers with scale_out "
+            f"(docs/rescue.md); {replicas}."
+        )
 
 
 def plan(sight: Sight, request: RescueOptions) -> RescuePlan:

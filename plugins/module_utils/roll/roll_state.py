@@ -61,6 +61,8 @@ def roll_state(
         **state,
         "refusal": _refusal(batch, done, undone, not_after if window_over else ""),
         "failed": failed,
+        # A batch whose servers are back, but not the cluster, is rolled back completely.
+        "roll_back": failed or list(batch["hosts"]),
         "failures": failures,
         "reason": "; ".join(failures) or "unreachable",
         "message": _failure(batch, hosts, done, resume),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.rotation_batches import RotationBatch
 
 #: The steps that change files, in order.
 ORDER = ("renew", "trust_new_ca", "new_certificates", "remove_old_ca")
@@ -145,7 +146,8 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
     `refusals`: the reasons not to start. `refusal`: as many of these reasons as fit a screen. `steps`: the steps in
     order. `left`: all steps until the rotation is complete, even if this run stops earlier. `expiry`, `lines`: the
     certificates' expiry and the plan, for operators. `hosts`: for each host and step, the `ca` (`current`, `both` or
-    `new`) and the `certificate` (`current` or `new`) of the host. The step `keep` leaves each host unchanged.
+    `new`) and the `certificate` (`current` or `new`) of the host. The step `keep` leaves each host unchanged. `batches`:
+    see `step_batches`. `predicts_change`: whether this is check mode and a real run would take a step.
     """
     left = remaining_steps(list(hosts.values()))
     last = ORDER[-1] if options.stop_after == "auto" else options.stop_after
@@ -163,7 +165,25 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
             name: {step: files_after(step, host, list(hosts.values())) for step in ("keep", "reload", *ORDER[1:])}
             for name, host in hosts.items()
         },
+        "batches": step_batches(steps, list(hosts)),
+        "predicts_change": options.check_mode and bool(steps),
     }
+
+
+def step_batches(steps: Sequence[str], hosts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the batches of a run as documents. Each step changes the hosts one by one, so every server trusts the new
+    authority before any step after trust_new_ca begins."""
+    return [
+        RotationBatch(
+            step,
+            [host],
+            "install_certificates",
+            tls_step=step,
+            issues_client_certificate=step in ("new_certificates", "remove_old_ca") and host == hosts[0],
+        ).as_dict(number, len(steps))
+        for number, step in enumerate(steps, 1)
+        for host in hosts
+    ]
 
 
 def remaining_steps(hosts: Sequence[HostCertificates]) -> list[str]:

@@ -18,10 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CLIENT_NAME
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.rotation_batches import RotationBatch
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
 
 _NOTHING_TO_DO = "There is nothing to do: the servers have the credentials of the inventory."
+_BEFORE_THE_FIRST_STEP = "The inventory and the server disagree, or the server is not reachable. Nothing was changed."
 _ROUTE_LINES = {
     "open_routes": "open_routes: accept routes without credentials",
     "renew_routes": "renew_routes: reconnect the routes with the new credentials, one host at a time",
@@ -59,6 +62,7 @@ class CredentialOptions:
     `disconnect_clients`: whether clients with old credentials may be disconnected.
     `routes`: `guarded`, `open` or `at_once`.
     `explicit_routes`: whether each server has a URL for every other one, so no route depends on gossip.
+    `check_mode`: whether this run changes nothing.
     """
 
     cluster: str = ""
@@ -69,6 +73,7 @@ class CredentialOptions:
     disconnect_clients: bool = False
     routes: str = "guarded"
     explicit_routes: bool = True
+    check_mode: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,9 +101,10 @@ def credential_rotation(
 
     The keys of the plan are as follows. `refusals`: the reasons not to start. `steps`: the steps in order. `lines`: the
     steps for operators. `remaining`: notes for operators after the last step. `removed`: account and name of the users
-    that the run removes. `wait_seconds`: how long the run waits between adding and removing users. `hosts`: for each
-    host, its `configurations` by step, and its `logins` by step and for `start`. `logins`: the names that the server
-    must have `accepted` and `refused`, and the credentials to `attempt`.
+    that the run removes. `hosts`: for each host, its `configurations` by step, and its `logins` by step and for
+    `start`. `logins`: the names that the server must have `accepted` and `refused`, the credentials to `attempt`, and
+    the `remedy` for a difference. `batches`: see
+    `step_batches`. `predicts_change`: whether this is check mode and a real run would take a step.
     """
     users, routes = {}, {}
     for name, host in hosts.items():
@@ -125,7 +131,8 @@ def credential_rotation(
         "lines": _lines(steps, changes, options),
         "remaining": _remaining(changes, removed),
         "removed": removed,
-        "wait_seconds": wait_seconds,
+        "batches": step_batches(steps, list(users), removed, wait_seconds),
+        "predicts_change": options.check_mode and bool(steps),
         "hosts": {
             name: {
                 "configurations": {step: {**users[name], **routes[name]}[step] for step in steps if step != "wait"},
@@ -134,6 +141,36 @@ def credential_rotation(
             for name in users
         },
     }
+
+
+def step_batches(
+    steps: Sequence[str], hosts: Sequence[str], removed: Sequence[Mapping[str, str]], wait_seconds: int
+) -> list[dict[str, Any]]:
+    """Return the batches of a run as documents. A server reconnects each route whose URL changes, so the hosts take
+    turns in the step renew_routes; the other steps disturb no route and change all hosts at once."""
+    batches = []
+    for number, step in enumerate(steps, 1):
+        removes = step == "remove_users"
+        batches += [
+            RotationBatch(
+                step,
+                batch,
+                "load",
+                wait_seconds=wait_seconds if removes and "wait" in steps else 0,
+                removed=list(_connections(removed)) if removes else [],
+                checks_logins=step in ("add_users", "remove_users"),
+            ).as_dict(number, len(steps))
+            for batch in ([[host] for host in hosts] if step == "renew_routes" else [list(hosts)])
+            if step != "wait"
+        ]
+    return batches
+
+
+def _connections(users: Sequence[Mapping[str, str]]) -> Iterator[dict[str, str]]:
+    """Yield the kinds of connections that users may have. Leafnodes are listed by account only."""
+    for user in users:
+        yield {"kind": "client", "user": user["user"], "account": ""}
+        yield {"kind": "leafnode", "user": user["user"], "account": user["account"]}
 
 
 # --- The cluster ------------------------------------------------------------------------------------------------------
@@ -294,10 +331,12 @@ def _logins(
         "add_users": (plan["during"], []),
         "remove_users": (plan["after"], [name for name in going if name not in plan["after"]]),
     }
+    remedy = "Run this again; completed steps are skipped."
     return {
         step: {
             "accepted": accepted,
             "refused": refused,
+            "remedy": _BEFORE_THE_FIRST_STEP if step == "start" else remedy,
             "attempt": [
                 {"user": login["user"], "password": login["password"]}
                 for login in plan["known"]
@@ -318,6 +357,56 @@ def _unique(users: Iterator[Mapping[str, str]]) -> list[Mapping[str, str]]:
         if user not in found:
             found.append(user)
     return found
+
+
+# --- The reports of the servers between the steps ------------------------------------------------------------------
+
+
+def login_refusal(attempts: Sequence[Mapping[str, Any]], expected: Mapping[str, Any], server: str) -> str:
+    """Return why the accepted users of a server differ from the plan; empty if they do not.
+
+    `attempts`: the result of the module nats_login_info for this server. `expected`: the entry in `logins` of the plan.
+    A failure other than a rejected login proves nothing about a removed user."""
+    problems = []
+    refused = [each for each in attempts if each["user"] in expected["accepted"] and not each["accepted"]]
+    if refused:
+        problems.append(f"{server} does not accept {_names(refused)}: {_reasons(refused)}.")
+    accepted = [each for each in attempts if each["user"] in expected["refused"] and each["code"] != "authorization"]
+    if accepted:
+        reasons = _reasons(accepted)
+        problems.append(f"{server} did not reject {_names(accepted)}{f': {reasons}' if reasons else ''}.")
+    return " ".join([*problems, expected["remedy"]]) if problems else ""
+
+
+def _reasons(attempts: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(dict.fromkeys(each["reason"] for each in attempts if each["reason"]))
+
+
+def removal_refusal(lists: Sequence[Mapping[str, Any]], disconnect_clients: bool) -> str:
+    """Return why the old users must not be removed yet; empty if they may.
+
+    `lists`: results of the module nats_connection_info for these users. The modules' own connections end with their
+    task and do not count. Some versions, such as 2.10.27, permanently keep clients in an account's list if they left
+    while a reload was checking them; leafnodes appear in no other list."""
+    silent = dict.fromkeys(name for each in lists for name in [*each["missing"], *each["incomplete"]])
+    if silent:
+        return f"Connections are unknown: {', '.join(silent)} did not list all connections. No user was removed."
+    clients = [client for each in lists for client in each["connections"] if client["name"] != CLIENT_NAME]
+    if not clients or disconnect_clients:
+        return ""
+    return "\n".join(
+        [
+            f"{len(clients)} client(s) are still connected as a user to be removed",
+            "and would be disconnected:",
+            *(
+                f"{client['user']}: {client['name'] or 'without a name'} ({client['lang']} {client['version']}) from "
+                f"{client['ip']} at {client['server']}"
+                for client in clients[:20]
+            ),
+            "Move them to the new user, then run this again with nats_cluster_rotate_phase=remove;",
+            "nats_cluster_rotate_disconnect_clients=true disconnects them. No user was removed, so both are accepted.",
+        ]
+    )
 
 
 # --- The users of one server ------------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_packages import n
 from ansible_collections.natsops.jetstream.plugins.filter.nats_release import nats_release
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action import nats_required_action
+from ansible_collections.natsops.jetstream.plugins.filter.nats_rescue_host import nats_rescue_host
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
+from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_refusal import nats_rotation_refusal
 from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
 from ansible_collections.natsops.jetstream.plugins.filter.nats_wheels import nats_wheels
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
@@ -194,6 +196,20 @@ def test_options_of_a_rotation_get_their_types_and_wrong_names_are_refused() -> 
         nats_rotation_plan({}, "credentials", stop_after="auto")
     with pytest.raises(AnsibleFilterError, match="subject: must be credentials or certificates, not 'keys'"):
         nats_rotation_plan({}, "keys")
+
+
+def test_failed_read_of_a_host_is_a_failure_and_an_unreachable_host_is_not() -> None:
+    assert nats_rescue_host({"failed": True, "msg": "no such file"})["failure"] == "no such file"
+    assert nats_rescue_host({"unreachable": True, "msg": "timed out"})["failure"] == ""
+
+
+def test_arguments_of_a_rotation_refusal_are_checked() -> None:
+    listed = {"missing": [], "incomplete": [], "connections": [{"name": "a", "user": "app", "lang": "go"}]}
+    assert nats_rotation_refusal([listed], "connections", disconnect_clients="yes") == ""
+    with pytest.raises(AnsibleFilterError, match="reports: must be logins or connections, not 'keys'"):
+        nats_rotation_refusal([], "keys")
+    with pytest.raises(AnsibleFilterError, match="expected: required for logins"):
+        nats_rotation_refusal([], "logins")
 
 
 def test_a_report_is_data_or_text_and_its_data_become_text() -> None:

@@ -30,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_pl
     Stored,
     applied_problems,
     going_on,
+    host_state,
     plan,
     removal_refusals,
     unsteady,
@@ -368,6 +369,33 @@ def test_more_named_dead_than_older_servers_count() -> None:
     # A group of three instead of five has a different quorum.
     (first, *_rest) = planned(leaderless(3), hosts={**GONE, **LEFT}).refusals
     assert "n3 is listed as dead but is not a member of the meta group" in first
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        ({"unreachable": True, "msg": "timed out"}, {"reached": False}),
+        ({"failed": True, "msg": "no such file"}, {"failure": "no such file"}),
+        ({"failed": True}, {"failure": "the module that reads it ended without a message"}),
+        ({"streams": [], "running": True}, {"running": True}),
+        ({"streams": [{"name": "S"}], "fenced": "masked"}, {"fenced": "masked", "streams": [{"name": "S"}]}),
+        ({"streams": [], "copied": True, "aside": True, "msg": ""}, {"copied": True, "aside": True}),
+    ],
+)
+def test_only_a_host_that_was_read_or_is_unreachable_has_no_failure(
+    found: dict[str, Any], state: dict[str, Any]
+) -> None:
+    unread = {"running": False, "fenced": "", "failure": "", "streams": [], "copied": False, "aside": False}
+    assert host_state(found) == {"reached": True, **unread, **state}
+
+
+def test_fresh_cluster_needs_transfers_and_its_replicas_do_not_return_automatically() -> None:
+    fresh = planned(old(), hosts={**GONE, **LEFT})
+    assert fresh.transfers and all("/srv/nats-rescue" in command for command in fresh.transfers)
+    assert "raise the replicas of the streams with replica_count" in fresh.next_step
+    in_place = planned(hosts={**GONE, **LEFT})
+    assert in_place.transfers == []
+    assert "gets its missing replicas automatically" in in_place.next_step
 
 
 def test_limits_of_a_fresh_cluster() -> None:

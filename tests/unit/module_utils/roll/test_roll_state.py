@@ -75,6 +75,7 @@ def test_message_of_a_failed_batch() -> None:
         n3=HostState(BACK, causes=("n2 does not answer", "1 stream misses a replica")),
     )
     assert (found["failed"], found["failures"]) == (["n2"], ["n2: Start the server: exited with 1"])
+    assert found["roll_back"] == ["n2"]
     assert found["reason"] == "n2: Start the server: exited with 1"
     assert found["message"].splitlines() == [
         "batch 2 of 3 (n2, n3) failed, and the roll has stopped.",
@@ -85,6 +86,11 @@ def test_message_of_a_failed_batch() -> None:
         "Once the cause is fixed, run the same command again with -e "
         "nats_cluster_restart_before=2026-12-01T10:00:00Z: it continues where this run stopped.",
     ]
+
+
+def test_all_servers_of_a_batch_are_rolled_back_if_they_are_back_but_the_cluster_is_not() -> None:
+    found = state(2, n1=HostState(DONE), n2=HostState(BACK, failure="the health gate failed"), n3=HostState(BACK))
+    assert (found["failed"], found["roll_back"]) == ([], ["n2", "n3"])
 
 
 def test_message_names_lost_and_held_hosts() -> None:

@@ -96,6 +96,27 @@ def test_a_run_takes_the_steps_up_to_the_last_one(
     assert [line.partition(":")[0] for line in found["lines"]] == (steps or [found["lines"][0].partition(":")[0]])
 
 
+def test_each_step_changes_the_hosts_one_by_one_before_the_next_step() -> None:
+    batches = rotation(host("o", "old"), host("o", "old"))["batches"]
+    assert [(batch["step"], batch["hosts"]) for batch in batches] == [
+        (step, [name]) for step in ALL for name in ("n1", "n2")
+    ]
+    assert {batch["entry_point"] for batch in batches} == {"install_certificates"}
+    assert [batch["tls_step"] for batch in batches] == [batch["step"] for batch in batches]
+    assert batches[2]["title"] == "step 2 of 3: new_certificates on n1"
+
+
+def test_controller_gets_a_client_certificate_before_the_first_host_of_a_step_that_requires_it() -> None:
+    batches = rotation(host("o", "old"), host("o", "old"))["batches"]
+    assert [batch["issues_client_certificate"] for batch in batches] == [False, False, True, False, True, False]
+
+
+def test_only_check_mode_predicts_a_change() -> None:
+    assert rotation(renewing(), check_mode=True)["predicts_change"]
+    assert not rotation(renewing())["predicts_change"]
+    assert not rotation(renewing(False), check_mode=True)["predicts_change"]
+
+
 def test_remaining_steps_are_reported() -> None:
     assert rotation(renewing(False))["lines"] == ["There is nothing to do."]
     assert rotation(host("on", "old"), stop_after="trust_new_ca")["lines"] == [

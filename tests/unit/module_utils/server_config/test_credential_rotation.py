@@ -16,6 +16,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.cr
     HostCredentials,
     configured_users,
     credential_rotation,
+    login_refusal,
+    removal_refusal,
     route_plan,
     route_steps,
     user_plan,
@@ -211,7 +213,8 @@ def test_steps_follow_from_the_loaded_users_and_the_options(
 
 def test_plan_lists_accepted_and_refused_users_without_passwords() -> None:
     found = rotation(REPLACE, window="1.5s")
-    assert found["refusals"] == [] and found["wait_seconds"] == 2
+    assert found["refusals"] == []
+    assert [batch["wait_seconds"] for batch in found["batches"]] == [0, 2]
     assert found["lines"] == [
         "add_users: accept app-2 on every server, alongside app",
         "wait: accept both for 1.5s",
@@ -221,11 +224,16 @@ def test_plan_lists_accepted_and_refused_users_without_passwords() -> None:
     assert found["removed"] == app("app")
     logins = found["hosts"]["n1"]["logins"]
     # The old user's password is not in the inventory, and an interrupted run may have removed it already.
-    assert logins["start"] == {"accepted": [], "refused": [], "attempt": []}
+    assert {key: logins["start"][key] for key in ("accepted", "refused", "attempt")} == {
+        "accepted": [],
+        "refused": [],
+        "attempt": [],
+    }
+    assert "Nothing was changed." in logins["start"]["remedy"]
     assert sorted(logins["add_users"]["accepted"]) == ["app", "app-2"]
     assert logins["add_users"]["attempt"] == [{"user": "app-2", "password": "new"}]
     assert logins["remove_users"]["refused"] == ["app"]
-    public = str([found[key] for key in ("refusals", "steps", "lines", "remaining", "removed")])
+    public = str([found[key] for key in ("refusals", "steps", "lines", "remaining", "removed", "batches")])
     assert "new" not in public and "$2" not in public
 
 
@@ -234,6 +242,80 @@ def test_a_removed_user_that_the_inventory_still_has_is_tried_and_must_be_refuse
     expected = found["hosts"]["n1"]["logins"]["remove_users"]
     assert (expected["accepted"], expected["refused"]) == (["app-2"], ["app"])
     assert {login["user"] for login in expected["attempt"]} == {"app", "app-2"}
+
+
+def test_all_hosts_change_at_once_except_for_reconnected_routes() -> None:
+    hosts = {"n1": ROUTES["n1"], "n2": ROUTES["n1"]}
+    assert [(batch["step"], batch["hosts"], batch["title"]) for batch in rotation(hosts)["batches"]] == [
+        ("open_routes", ["n1", "n2"], "step 1 of 3: open_routes on n1, n2"),
+        ("renew_routes", ["n1"], "step 2 of 3: renew_routes on n1"),
+        ("renew_routes", ["n2"], "step 2 of 3: renew_routes on n2"),
+        ("close_routes", ["n1", "n2"], "step 3 of 3: close_routes on n1, n2"),
+    ]
+
+
+def test_only_the_removal_of_users_checks_connections_and_every_change_of_users_checks_logins() -> None:
+    add, remove = rotation(REPLACE, window="1m")["batches"]
+    assert (add["removed"], add["checks_logins"], add["wait_seconds"]) == ([], True, 0)
+    assert (remove["checks_logins"], remove["wait_seconds"]) == (True, 60)
+    assert remove["removed"] == [
+        {"kind": "client", "user": "app", "account": ""},
+        {"kind": "leafnode", "user": "app", "account": "APP"},
+    ]
+    assert not any(batch["checks_logins"] or batch["removed"] for batch in rotation(ROUTES)["batches"])
+
+
+def test_only_check_mode_predicts_a_change_and_only_if_a_step_is_due() -> None:
+    assert rotation(ADD, check_mode=True)["predicts_change"]
+    assert not rotation(ADD)["predicts_change"]
+    assert not rotation({"n1": host(OLD, OLD)}, check_mode=True)["predicts_change"]
+
+
+ACCEPTED = {"user": "app", "accepted": True, "code": None, "reason": None}
+REJECTED = {"user": "app", "accepted": False, "code": "authorization", "reason": "Authorization Violation"}
+UNREACHABLE = {"user": "app", "accepted": False, "code": "unreachable", "reason": "timed out"}
+
+
+@pytest.mark.parametrize(
+    ("key", "attempt", "words"),
+    [
+        ("accepted", ACCEPTED, ""),
+        ("accepted", REJECTED, "n1 does not accept app: Authorization Violation. Run this again"),
+        ("accepted", UNREACHABLE, "n1 does not accept app: timed out. Run this again"),
+        ("refused", REJECTED, ""),
+        ("refused", ACCEPTED, "n1 did not reject app. Run this again"),
+        ("refused", UNREACHABLE, "n1 did not reject app: timed out. Run this again"),
+    ],
+)
+def test_server_must_accept_and_reject_the_users_of_the_step(key: str, attempt: dict[str, Any], words: str) -> None:
+    expected = {"accepted": [], "refused": [], "remedy": "Run this again", key: ["app"]}
+    assert login_refusal([attempt], expected, "n1") == words
+    assert login_refusal([{**attempt, "user": "other"}], expected, "n1") == ""
+
+
+CONNECTED = {"user": "app", "name": None, "lang": "go", "version": "1.31.0", "ip": "10.0.1.7", "server": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("lists", "disconnect", "words"),
+    [
+        ([{}], False, ""),
+        ([{}, {"missing": ["n2"]}], True, "n2 did not list all connections"),
+        ([{"incomplete": ["n3"]}], True, "n3 did not list all connections"),
+        ([{"connections": [CONNECTED]}], True, ""),
+        ([{"connections": [CONNECTED]}], False, "app: without a name (go 1.31.0) from 10.0.1.7 at n1"),
+        ([{"connections": [{**CONNECTED, "name": "natsops.jetstream"}]}], False, ""),
+        ([{"connections": [CONNECTED] * 21}], False, "21 client(s) are still connected"),
+    ],
+)
+def test_users_with_clients_or_unknown_connections_are_not_removed(
+    lists: list[dict[str, Any]], disconnect: bool, words: str
+) -> None:
+    found = removal_refusal(
+        [{"connections": [], "missing": [], "incomplete": [], **each} for each in lists], disconnect
+    )
+    assert bool(found) == bool(words) and words in found
+    assert len(found.splitlines()) <= 24
 
 
 def test_removal_remains_after_adding() -> None:
@@ -380,8 +462,9 @@ def test_users_are_never_refused_before_their_successors_are_accepted_everywhere
                 assert found["refusals"] == [], seed
                 if not found["steps"]:
                     break
-                for index in range(dice.randint(0, len(loaded))):  # the run ends before it reaches all hosts
-                    loaded[index] = found["hosts"][f"n{index}"]["configurations"][found["steps"][0]]
+                reached = found["batches"][0]["hosts"][: dice.randint(0, len(loaded))]  # the run ends before all hosts
+                for index in (int(name[1:]) for name in reached):
+                    loaded[index] = found["hosts"][f"n{index}"]["configurations"][found["batches"][0]["step"]]
                     assert all("keep" in accepted(each) for each in loaded), seed
                     everywhere = all("app-2" in accepted(each) for each in loaded)
                     assert everywhere or all("app" in accepted(each) for each in loaded), seed
