@@ -106,6 +106,8 @@ def conditionals() -> int:
     def of(value: Any) -> Iterator[str]:
         if isinstance(value, Mapping):
             for key, one in value.items():
+                if "." in key:  # arguments of a module, such as `until`
+                    continue
                 if key in {"when", "failed_when", "changed_when", "until"}:
                     yield from map(str, one if isinstance(one, list) else [one])
                 else:
