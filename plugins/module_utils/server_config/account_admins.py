@@ -9,7 +9,8 @@ system account.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
@@ -74,3 +75,48 @@ def _operated(accounts: Mapping[str, Mapping[str, Any]], password: str | None, w
     if not password:
         return []
     return [name for name, account in accounts.items() if name not in without and has_jetstream(account)]
+
+
+# --- The users of an operation ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OperatorLogins:
+    """The options with which an operation logs in to the accounts."""
+
+    #: The operator's own users, each with its `account` and credentials.
+    users: Sequence[Mapping[str, Any]]
+    #: The accounts by name.
+    accounts: Mapping[str, Mapping[str, Any]]
+    #: Password and prefix of the account operators; there are none without a password.
+    password: str | None
+    prefix: str
+    system_account: str
+    #: The directory with signing keys from which modules mint users; empty without one.
+    key_directory: str
+    #: The hosts on which modules run.
+    runs_on: Sequence[str]
+
+
+def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]]:
+    """Return the users with which an operation logs in. `purpose`: `all`; `smoke_test`, which adds the applications'
+    users with a known password; or `host`, without users of signing keys, for programs that run without the controller.
+
+    Raises ValueError for an unknown purpose, and if a signing key would leave the controller."""
+    own_accounts = [given.system_account, *(user["account"] for user in given.users)]
+    admins = operators(given.accounts, given.password, given.prefix, own_accounts)
+    with_keys = [user for user in given.users if "key_directory" in user or "account_seed" in user]
+    if purpose == "host":
+        return [*(dict(user) for user in given.users if user not in with_keys), *admins]
+    if purpose not in ("all", "smoke_test"):
+        raise ValueError(f"purpose: must be all, smoke_test or host, not {purpose!r}")
+    away = dict.fromkeys(host for host in given.runs_on if host not in ("localhost", "127.0.0.1"))
+    if away and (with_keys or given.key_directory):
+        raise ValueError(
+            f"nats_cluster_key_directory, or a key in nats_cluster_account_users: modules would run on {', '.join(away)},"
+            " and no seed may leave the controller. Set nats_server_api_delegate_to and nats_cluster_backup_host to"
+            " localhost, or use .creds files (nats_cluster_account_users)."
+        )
+    minted = [{"account": "*", "key_directory": given.key_directory}] if given.key_directory else []
+    applications = clients(given.accounts, [given.system_account]) if purpose == "smoke_test" else []
+    return [*map(dict, given.users), *minted, *applications, *admins]

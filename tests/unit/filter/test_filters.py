@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems i
 from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
 from ansible_collections.natsops.jetstream.plugins.filter.nats_firewall_rules import nats_firewall_rules
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
+from ansible_collections.natsops.jetstream.plugins.filter.nats_operation_logins import nats_operation_logins
 from ansible_collections.natsops.jetstream.plugins.filter.nats_packages import nats_packages
 from ansible_collections.natsops.jetstream.plugins.filter.nats_release import nats_release
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
@@ -196,6 +197,13 @@ def test_options_of_a_rotation_get_their_types_and_wrong_names_are_refused() -> 
         nats_rotation_plan({}, "credentials", stop_after="auto")
     with pytest.raises(AnsibleFilterError, match="subject: must be credentials or certificates, not 'keys'"):
         nats_rotation_plan({}, "keys")
+
+
+def test_signing_key_that_would_leave_the_controller_is_an_error_of_the_filter() -> None:
+    accounts = {"APP": {"jetstream": True}}
+    assert nats_operation_logins([], "all", accounts, password="p")[0]["user"] == "operator-APP"
+    with pytest.raises(AnsibleFilterError, match="no seed may leave the controller"):
+        nats_operation_logins([], "all", accounts, key_directory="/keys", runs_on=["n1"])
 
 
 def test_failed_read_of_a_host_is_a_failure_and_an_unreachable_host_is_not() -> None:

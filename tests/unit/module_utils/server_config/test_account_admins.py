@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
     PERMISSIONS,
+    OperatorLogins,
     clients,
     has_jetstream,
+    operation_logins,
     operators,
     with_operators,
 )
@@ -74,3 +76,54 @@ def test_without_a_password_there_are_none() -> None:
 )
 def test_settings_that_enable_jetstream(value: object, expected: bool) -> None:
     assert has_jetstream({"jetstream": value}) is expected
+
+
+# --- The users of an operation ----------------------------------------------------------------------------------------
+
+OPS = {"account": "BARE", "user": "ops", "password": "p"}
+KEY = {"account": "APP", "key_directory": "/keys"}
+APPLICATION = {"account": "APP", "user": "app", "password": "a"}
+
+
+def logins(purpose: str, *users: dict[str, Any], key_directory: str = "", runs_on: str = "localhost") -> list[Any]:
+    accounts = {**ACCOUNTS, "APP": {"jetstream": True, "users": [{"user": "app", "password": "a"}]}}
+    given = OperatorLogins(users, accounts, "secret", "operator-", "$SYS", key_directory, [runs_on, "localhost"])
+    return operation_logins(given, purpose)
+
+
+def admin(account: str) -> dict[str, str]:
+    return {"account": account, "user": f"operator-{account}", "password": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "users", "options", "expected"),
+    [
+        ("all", [], {}, [admin("APP"), admin("BARE")]),
+        ("all", [OPS], {}, [OPS, admin("APP")]),
+        ("all", [OPS, KEY], {}, [OPS, KEY]),
+        ("all", [KEY], {"key_directory": "/k"}, [KEY, {"account": "*", "key_directory": "/k"}, admin("BARE")]),
+        ("smoke_test", [OPS], {}, [OPS, APPLICATION, admin("APP")]),
+        ("host", [OPS, KEY], {"key_directory": "/k"}, [OPS]),
+        ("host", [KEY], {"runs_on": "n1"}, [admin("BARE")]),
+        ("all", [OPS], {"runs_on": "n1"}, [OPS, admin("APP")]),
+    ],
+)
+def test_each_purpose_has_its_users(
+    purpose: str, users: list[dict[str, Any]], options: dict[str, str], expected: list[dict[str, Any]]
+) -> None:
+    assert logins(purpose, *users, **options) == expected
+
+
+@pytest.mark.parametrize("purpose", ["all", "smoke_test"])
+@pytest.mark.parametrize(
+    ("users", "key_directory"), [([], "/k"), ([KEY], ""), ([{"account": "APP", "account_seed": "SA"}], "")]
+)
+def test_no_signing_key_leaves_the_controller(purpose: str, users: list[dict[str, Any]], key_directory: str) -> None:
+    assert logins(purpose, *users, key_directory=key_directory)
+    with pytest.raises(ValueError, match="modules would run on n1, and no seed may leave the controller"):
+        logins(purpose, *users, key_directory=key_directory, runs_on="n1")
+
+
+def test_unknown_purpose_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be all, smoke_test or host, not 'some'"):
+        logins("some")
