@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from jetstream_insights.findings import (
     asset_checks,
+    asset_history_checks,
     backup_checks,
+    capacity_checks,
     cluster_checks,
     consumer_checks,
-    history_checks,
+    group_history_checks,
     server_checks,
+    server_history_checks,
     stream_checks,
     traffic_checks,
 )
@@ -29,6 +32,9 @@ for _module in (
     backup_checks,
     asset_checks,
     traffic_checks,
-    history_checks,
+    server_history_checks,
+    group_history_checks,
+    asset_history_checks,
+    capacity_checks,
 ):
     REGISTRY.add(*_module.CHECKS)

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from jetstream_insights.findings.history_checks import ENOUGH, FEW, samples
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold, text_sql
+from jetstream_insights.findings.samples import ENOUGH, FEW, samples
 
 #: The used part of an account's JetStream limits; null without a limit.
 _OF_DISK, _OF_MEMORY = (
