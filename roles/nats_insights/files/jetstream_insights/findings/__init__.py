@@ -1,9 +1,9 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The findings: checks as data (*_checks.py), the rows that they test (subjects.py, views.py), and the evaluation (evaluate.py).
+"""The findings: checks as data (*_checks.py), the rows that they test (subjects.py, *views.py), and the evaluation (evaluate.py).
 
-Only views.py and evaluate.py import Spark.
+Only view_rows.py, *views.py and evaluate.py import Spark.
 """
 
 from __future__ import annotations

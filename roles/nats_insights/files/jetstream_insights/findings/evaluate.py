@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.fields import go_seconds
+from jetstream_insights.findings.moment_views import rates
 from jetstream_insights.findings.over_time import name_of_hours
 from jetstream_insights.findings.registry import (
     CRITICAL,
@@ -38,7 +39,8 @@ from jetstream_insights.findings.registry import (
     text_sql,
 )
 from jetstream_insights.findings.subjects import SUBJECT, VIEWS
-from jetstream_insights.findings.views import MAKE, Tables, rates
+from jetstream_insights.findings.view_rows import Tables
+from jetstream_insights.findings.views import MAKE
 
 _MOMENT = ("fleet", "snapshot", "taken", "since")
 RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "value", "threshold", "text", "remedy")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
 
-#: Versions as views.py makes numbers of them: 2.10.28 is 2010028.
+#: Versions as view_rows.py makes numbers of them: 2.10.28 is 2010028.
 _TELLS_CERTIFICATES = "version_number >= 2012004 OR version_number BETWEEN 2011012 AND 2011999"
 
 CHECKS = (
