@@ -148,6 +148,13 @@ def parser() -> argparse.ArgumentParser:
         help="a Spark setting, unless spark-submit started it; may be given more than once",
     )
     found.add_argument("--force", action="store_true", help="also recompute hours or days that are up to date")
+    _add_options_of_tables(found)
+    _add_options_of_findings(found)
+    _add_options_of_maintain(found)
+    return found
+
+
+def _add_options_of_tables(found: argparse.ArgumentParser) -> None:
     captured = found.add_argument_group("advisories")
     captured.add_argument(
         "--streams", metavar="FILE", help="JSON list of the streams that capture them, see docs/insights.md"
@@ -174,6 +181,9 @@ def parser() -> argparse.ArgumentParser:
         default=GoldSettings.slo,
         help="the objective for the share of time with quorum, such as 0.999",
     )
+
+
+def _add_options_of_findings(found: argparse.ArgumentParser) -> None:
     judged = found.add_argument_group("findings")
     judged.add_argument(
         "--thresholds", type=Path, metavar="FILE", help="JSON object of thresholds by name, and checks to skip"
@@ -203,6 +213,9 @@ def parser() -> argparse.ArgumentParser:
         help="file with the address to which its verdict and first steps are posted",
     )
     shown.add_argument("--fail-on", choices=SEVERITIES, help="exit status 4 if a root cause is at least this severe")
+
+
+def _add_options_of_maintain(found: argparse.ArgumentParser) -> None:
     keep = found.add_argument_group("maintain")
     keep.add_argument(
         "--keep-bronze", type=day_count, default=0, metavar="DAYS", help="days to keep snapshots, by default forever"
@@ -217,7 +230,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOURS",
         help="how long readers may still use replaced files",
     )
-    return found
 
 
 def say(text: str) -> None:
@@ -300,27 +312,7 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
             )
         )
     if job == "report":
-        made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
-        now = datetime.now(timezone.utc)
-        present = Present(given.retired) if (now - end).total_seconds() < STOPPED else None
-        if present and not made:
-            # The last day with findings; its causes name the fleets without fresh snapshots.
-            made = lake.published_days("findings")[-1:]
-        if not made:
-            raise LakeError("there is nothing to report for this period: run the jobs gold and findings first")
-        span = (start, end) if start.date() <= made[-1] else None
-        return make_report(
-            lake,
-            made[-1],
-            given.output,
-            given.title,
-            say,
-            given.meant,
-            given.webhook_file,
-            present,
-            given.own.mutes,
-            span,
-        )
+        return _report(lake, given, start, end)
     if job == "maintain":
         keep = RetentionTimes(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
@@ -330,6 +322,36 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
         windows = [*given.maintenance, *(maintenance_window(window) for window in given.meant)]
         settings = GoldSettings(maintenance=tuple(windows), slo=given.slo)
         return asdict(make_gold(lake, days(start, end), say, given.force, settings))
+    return _silver(lake, given, start, end)
+
+
+def _report(lake: Lake, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
+    """Write the report of the last day with tables."""
+    made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
+    now = datetime.now(timezone.utc)
+    present = Present(given.retired) if (now - end).total_seconds() < STOPPED else None
+    if present and not made:
+        # The last day with findings; its causes name the fleets without fresh snapshots.
+        made = lake.published_days("findings")[-1:]
+    if not made:
+        raise LakeError("there is nothing to report for this period: run the jobs gold and findings first")
+    span = (start, end) if start.date() <= made[-1] else None
+    return make_report(
+        lake,
+        made[-1],
+        given.output,
+        given.title,
+        say,
+        given.meant,
+        given.webhook_file,
+        present,
+        given.own.mutes,
+        span,
+    )
+
+
+def _silver(lake: Lake, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
+    """Make the silver tables of the hours, and report the days with snapshots outside of them."""
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     if later:
         say(f"There are snapshots after --to; is the collector's clock ahead? {', '.join(later)}")
