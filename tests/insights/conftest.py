@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-# Small tests end before the optimising compiler and the parallel collector pay off.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
+# Small tests end before the optimising compiler and the parallel collector pay off. For each file and folder Hadoop runs
+# `chmod`, which takes three times as long without VFORK.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+    + (" -Djdk.lang.Process.launchMechanism=VFORK" if sys.platform == "linux" else ""),
+)
 
 from jetstream_insights.lake import Lake
-from jetstream_insights.session import FOR_LITTLE, session
+from jetstream_insights.session import session
 from support.lakes import Golden, shared_golden
 from support.two_days import make_two_days
 
@@ -35,10 +41,8 @@ LEAN = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    made = session("local[1]", "2g", settings=LEAN)
     # test_side_by_side compares the tables with those made with different settings.
-    for name, value in FOR_LITTLE.items():
-        made.conf.set(name, value)
+    made = session("local[1]", "2g", little=True, settings=LEAN)
     yield made
     made.stop()
 

@@ -156,8 +156,18 @@ def session(
     jvm = spark.sparkContext._jvm
     for name in _USED_MOST:
         vars(jvm)[name] = vars(jvm)[name.rpartition(".")[2]] = _Remembered(getattr(jvm, name))
+    if little and is_local(master):
+        _forget_yarn(jvm, spark.sparkContext._jsc.hadoopConfiguration())
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _forget_yarn(jvm: Any, hadoop: Any) -> None:
+    """Remove the defaults of YARN, half of Hadoop's settings, which a local master does not use: for each table that is read or
+    written, Spark compresses every setting one by one."""
+    jvm.org.apache.hadoop.mapred.JobConf()  # which loads them
+    for name in list(hadoop.getPropsWithPrefix("yarn.")):
+        hadoop.unset(f"yarn.{name}")
 
 
 def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
