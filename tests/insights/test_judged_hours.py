@@ -27,8 +27,8 @@ from jetstream_insights.gold_job import EVERYTHING, day_hours, make_gold
 from jetstream_insights.lake import FACTS, JUDGED, JUDGED_FORMAT, Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
-from support.fleet import START, Fleet
-from support.lakes import DAY, Golden, comparable, few_gold_tables, few_silver_tables, published_rows
+from support.fleet import START
+from support.lakes import DAY, FLEET, Golden, comparable, few_gold_tables, few_silver_tables, published_rows
 from support.snapshots import HOUR, recorded, write_snapshot
 from support.truth import judged, planted, table
 
@@ -199,12 +199,12 @@ def test_a_gap_between_snapshots_may_contain_midnight(
     few_silver_tables(monkeypatch, "servers", "streams", "hosts")
     made = Made(spark, tmp_path / "lake", DAY + timedelta(days=1))
     shutil.copytree(golden.path, made.path)
-    for minute in range(120, 150, 10):
-        Fleet(3, 5).write(made.path, timedelta(days=1, minutes=minute).total_seconds())
+    for minute in range(180, 210, 10):
+        FLEET.write(made.path, timedelta(days=1, minutes=minute).total_seconds())
     made.silver()
     made.findings(replace(FEW, skip=FEW.skip | (CHECKS - {"FLEET_201"})))
     (gap,) = [row for row in made.rows("findings") if row["check"] == "FLEET_201"]
-    # The interval runs from 01:00 of the previous day, the last moment of the golden lake, to 02:00.
+    # The interval runs from 02:00 of the previous day, the last moment of the golden lake, to 03:00.
     assert (gap["result"], gap["value"]) == ("fail", 25 * 3600.0), gap
 
 

@@ -691,9 +691,9 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     assert (done["day"], done["worst"]) == (str(DAY), "critical")
     content = json.loads((tmp_path / "report.json").read_text())
     (cause,) = [cause for cause in dicts(content, "causes") if cause["kind"] == "snapshots_stopped"]
-    assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T01:00:00Z")
-    # The intervals between the snapshots are 60 s and 3,540 s.
-    assert usual_intervals(Lake(spark, str(golden.path))) == {cause["fleet"]: 1800.0}
+    assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T02:00:00Z")
+    # The intervals between the snapshots are 600 s, 3,000 s and 3,600 s.
+    assert usual_intervals(Lake(spark, str(golden.path))) == {cause["fleet"]: 3000.0}
     main([*command, "--retired", cause["fleet"]])
     retired = json.loads((tmp_path / "report.json").read_text())
     assert "snapshots_stopped" not in {cause["kind"] for cause in dicts(retired, "causes")}

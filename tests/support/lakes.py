@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import tarfile
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -29,27 +30,33 @@ from support.fleet import START, Fleet
 
 T = TypeVar("T")
 
-#: The moments of the golden lake, in seconds after its fleet's start, and the command-line options that select them.
-MOMENTS = (0.0, 60.0, 3600.0)
-HOURS = [START, START + timedelta(hours=1)]
+#: A lake that commit be24713d of 27 November 2026 wrote with support/fleet.py: three servers with four streams at 00:00, 00:10
+#: and 01:00, and the tables of its jobs silver, gold and findings.
+OLDER = Path(__file__).parent / "lake_2026-11-27.tar.xz"
+#: The present version continues it at 02:00.
+FLEET, LAST = Fleet(3, 4), 7200.0
+HOURS = [START + timedelta(hours=hour) for hour in range(3)]
 DAY = START.date()
-SPAN = ("--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T02")
+SPAN = ("--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T03")
 JOBS = ("silver", "gold", "findings", "report")
 
 
 @dataclass(frozen=True)
 class Golden:
-    """A lake with all tables of a small fleet for two hours, and the output of the jobs. Tests that write use copies of
+    """A lake with all tables of a small fleet for three hours, and the output of the jobs. Tests that write use copies of
     it."""
 
     path: Path
     printed: str
 
 
-def write_golden(lake: Path) -> None:
-    """Write the snapshots of the golden lake."""
-    for moment in MOMENTS:
-        Fleet(3, 5).write(lake, moment)
+def write_golden(lake: Path, tables: bool = False) -> None:
+    """Write the snapshots of the golden lake: those of the older lake and one of the present version. `tables`: whether to
+    add the tables that the older version made of its snapshots."""
+    with tarfile.open(OLDER) as archive:
+        wanted = [member for member in archive if tables or member.name.startswith("./bronze/")]
+        archive.extractall(lake, wanted, filter="data")
+    FLEET.write(lake, LAST)
 
 
 def shared_golden(folder: Path) -> Golden:
