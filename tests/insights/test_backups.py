@@ -32,10 +32,12 @@ from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge
 from jetstream_insights.findings.period_views import seconds_behind, stream_periods
 from jetstream_insights.findings.registry import Registry, CheckSettings
+from jetstream_insights.gold_job import make_gold
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import empty
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from support.lakes import few_gold_tables, few_silver_tables
 from support.nats_processes import SYS_PASSWORD, SYS_USER, NatsProcesses, binary
 
 VERSION = "2.15.1"
@@ -60,9 +62,11 @@ def snapshot(cluster: NatsProcesses, lake: Path, directory: Path) -> dict[str, A
 
 
 def test_real_backup_catalogue_yields_findings_and_a_report(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One stream is saved and verified by a drill, one only saved, one excluded, and one created later."""
+    few = few_gold_tables("report_backups", "report_fleet")
+    few_silver_tables(monkeypatch, "backups", "consumers", "meta_peers", "server_names", "servers", "streams")
     backups, lake, output = tmp_path / "backup", tmp_path / "lake", tmp_path / "report"
     cluster = NatsProcesses(VERSION, tmp_path, ["n1"], cluster="")
     cluster.start()
@@ -93,7 +97,10 @@ def test_real_backup_catalogue_yields_findings_and_a_report(
     thresholds.write_text(json.dumps({"skip": sorted(set(REGISTRY.checks) - BACKUP_CHECKS)}))
     day = third["snapshot"][:8]
     span = ["--from", f"{day[:4]}-{day[4:6]}-{day[6:]}", "--lake", str(lake), "--master", "local[1]"]
-    assert main(["silver", "gold", "findings", *span, "--thresholds", str(thresholds)]) == DONE
+    assert main(["silver", *span]) == DONE
+    hour = _hour(third)
+    assert make_gold(Lake(spark, str(lake)), [hour.date()], lambda _text: None, wanted=few).made == 1
+    assert main(["findings", *span, "--thresholds", str(thresholds)]) == DONE
     assert main(["report", *span, "--output", str(output)]) == DONE
     capsys.readouterr()
 
@@ -126,7 +133,7 @@ def test_real_backup_catalogue_yields_findings_and_a_report(
     assert "`nats_cluster_backup_drill_stream: APP/SAVED`" in found["BACKUP_104", "SAVED"]["remedy"]
 
     # These rows are from the two other snapshots.
-    silver = Lake(spark, str(lake)).read("silver", "backups", [_hour(third)])
+    silver = Lake(spark, str(lake)).read("silver", "backups", [hour])
     assert silver is not None
     assert {row["extra"] for row in silver.collect()} == {None}
     reported = silver.where(F.col("snapshot") == first["snapshot"]).collect()

@@ -567,10 +567,7 @@ def test_tables_are_computed_after_their_inputs() -> None:
         made.add(name)
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_domains_are_kept_apart(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
-) -> None:
+def test_domains_are_kept_apart(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each domain has streams of the same names. Lines of an older collector do not contain the domain."""
     few_silver_tables(monkeypatch, "meta_peers", "streams", "consumers", "accounts")
     parts = [
@@ -578,23 +575,26 @@ def test_domains_are_kept_apart(
         Fleet(3, 2, 2, domain="edge", prefix="edge-", cluster="EDGE"),
         Fleet(1, 2, 3, prefix="alone-", cluster="ALONE"),
     ]
-    write(parts, tmp_path, 60.0)
-    if older:
-        without_domains(tmp_path)
+    captured = {"older": 60.0, "present": 61.0}
+    write(parts, tmp_path, captured["older"], "older")
+    without_domains(tmp_path)
+    write(parts, tmp_path, captured["present"], "present")
     lake = Lake(spark, str(tmp_path))
     assert make_silver(lake, [START], quiet).quarantined == 0
     read = published_rows(tmp_path, "silver", START)
-    for name, part in (("hub", parts[0]), ("edge", parts[1]), ("", parts[2])):
-        for stream in part.assets:
-            (row,) = [row for row in read["streams"] if (row["domain"], row["stream"]) == (name, stream.name)]
-            leader = part.leader(stream, 60.0)
-            assert leader is not None
-            assert (row["leaders"], row["last_seq"]) == ([part.name(leader)], part.written(stream, 60.0))
-        assert {row["peer"] for row in read["meta_peers"] if row["domain"] == name} == {
-            part.name(server) for server in range(part.servers)
-        }
-    for table_ in ("servers", "stream_replicas", "consumers", "consumer_replicas", "accounts"):
-        assert {row["domain"] for row in read[table_]} == {"hub", "edge", ""}, table_
+    for fleet, at in captured.items():
+        rows = {name: [row for row in found if row["fleet"] == fleet] for name, found in read.items()}
+        for name, part in (("hub", parts[0]), ("edge", parts[1]), ("", parts[2])):
+            for stream in part.assets:
+                (row,) = [row for row in rows["streams"] if (row["domain"], row["stream"]) == (name, stream.name)]
+                leader = part.leader(stream, at)
+                assert leader is not None
+                assert (row["leaders"], row["last_seq"]) == ([part.name(leader)], part.written(stream, at)), fleet
+            assert {row["peer"] for row in rows["meta_peers"] if row["domain"] == name} == {
+                part.name(server) for server in range(part.servers)
+            }, fleet
+        for table_ in ("servers", "stream_replicas", "consumers", "consumer_replicas", "accounts"):
+            assert {row["domain"] for row in rows[table_]} == {"hub", "edge", ""}, (fleet, table_)
 
 
 def test_lines_without_server_belong_to_the_only_domain(spark: SparkSession, tmp_path: Path) -> None:
