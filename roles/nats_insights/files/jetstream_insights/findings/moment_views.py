@@ -157,8 +157,8 @@ def hosts(tables: Tables) -> DataFrame:
     return now(tables["servers"].join(F.broadcast(reported), [*MOMENT, "server"], "left"))
 
 
-def clusters(tables: Tables) -> DataFrame:
-    known = named_servers(tables["servers"])
+def _with_gateways(known: DataFrame, tables: Tables) -> DataFrame:
+    """Add the gateways of each server and the clusters to which it lacks one; null if the server did not report them."""
     failed = tables["failures"].where("endpoint = 'gatewayz'").select(*MOMENT, "server").distinct()
     asked = tables["snapshots"].select(*MOMENT, "asked")
     gateways = (
@@ -173,7 +173,7 @@ def clusters(tables: Tables) -> DataFrame:
     )
     # A cluster that is connected by a leafnode has another domain, and no gateway.
     supercluster_window = Window.partitionBy(*MOMENT, *DOMAIN)
-    reported = (
+    return (
         known.join(F.broadcast(failed.withColumn("failed", F.lit(True))), [*MOMENT, "server"], "left")
         .join(F.broadcast(asked), list(MOMENT))
         .withColumn("failed", F.expr("coalesce(failed, NOT array_contains(asked, 'gatewayz'), false)"))
@@ -188,6 +188,11 @@ def clusters(tables: Tables) -> DataFrame:
             ),
         )
     )
+
+
+def clusters(tables: Tables) -> DataFrame:
+    known = named_servers(tables["servers"])
+    reported = _with_gateways(known, tables)
     zone_window = Window.partitionBy(*MOMENT, *CLUSTER, "zone")
     zoned = F.col("js_on") & F.col("zone").isNotNull()
     reported = reported.withColumns(

@@ -30,22 +30,25 @@ def _rise(counter: str, one_start: WindowSpec) -> Column:
     return F.greatest(F.col(counter) - F.coalesce(before, F.col(counter)), F.lit(0) * F.col(counter))
 
 
-def server_periods(tables: Tables) -> DataFrame:
-    """Return a row for each server by its name. Its id changes at each start, so counters are compared within one id."""
-    known = named_servers(tables["servers"])
+#: The counters of servers; each start resets them.
+_COUNTERS = (
+    *("slow_consumers", "stalled_clients", "stale_connections"),
+    *("js_api_total", "js_api_errors", "total_connections"),
+)
+
+
+def _server_starts(servers: DataFrame) -> DataFrame:
+    """Return a row for each start of each server."""
+    known = named_servers(servers)
     begin, end = F.min("taken").alias("begin"), F.max("taken").alias("end")
     load = F.expr("try_divide(cpu, cores)")
-    counters = (
-        *("slow_consumers", "stalled_clients", "stale_connections"),
-        *("js_api_total", "js_api_errors", "total_connections"),
-    )
     one_start = Window.partitionBy("fleet", "server", "server_id").orderBy("taken")
-    rises = {f"{name}_rise": _rise(name, one_start) for name in counters}
+    rises = {f"{name}_rise": _rise(name, one_start) for name in _COUNTERS}
     known = known.withColumns({"connections_before": F.lag("connections").over(one_start), **rises})
-    increase = {name: F.sum(f"{name}_rise").alias(f"{name}_more") for name in counters}
+    increase = (F.sum(f"{name}_rise").alias(f"{name}_more") for name in _COUNTERS)
     fell = F.struct(F.col("connections_before").alias("before"), F.col("connections").alias("after"), "taken")
-    starts = known.groupBy("fleet", "server", "server_id").agg(
-        *period_aggregates(begin, end, *increase.values()),
+    return known.groupBy("fleet", "server", "server_id").agg(
+        *period_aggregates(begin, end, *increase),
         F.max_by("cluster", "taken").alias("cluster"),
         F.max("version").alias("version"),
         F.collect_set("config_digest").alias("digests"),
@@ -65,7 +68,12 @@ def server_periods(tables: Tables) -> DataFrame:
         F.count("js_api_total").alias("api_reported"),
         F.count("slow_consumers").alias("slow_reported"),
     )
+
+
+def server_periods(tables: Tables) -> DataFrame:
+    """Return a row for each server by its name. Its id changes at each start, so counters are compared within one id."""
     snapshots = tables["snapshots"].groupBy("fleet").agg(F.collect_list("taken").alias("moments"))
+    starts = _server_starts(tables["servers"])
     grouped = starts.groupBy("fleet", "server").agg(
         F.min("begin").alias("begin"),
         F.max("end").alias("last_answer"),
@@ -75,7 +83,7 @@ def server_periods(tables: Tables) -> DataFrame:
         F.array_sort(F.collect_list(F.unix_seconds("begin"))).alias("starts"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("digests")))).alias("digests"),
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("limits")))).alias("limits"),
-        *(F.sum(f"{name}_more").alias(f"{name}_more") for name in increase),
+        *(F.sum(f"{name}_more").alias(f"{name}_more") for name in _COUNTERS),
         *(
             F.sum(name).alias(name)
             for name in ("health_reported", "unhealthy", "load", "load_reported", "api_reported", "slow_reported")

@@ -84,9 +84,9 @@ def _progress(before: Mapping[str, Column], of: str = "") -> Column:
     return F.coalesce(reduce(Column.__or__, more, ~F.col(f"{of}work")), F.lit(False))
 
 
-def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings: GoldSettings) -> DataFrame:
-    """Return the state of each consumer over the day, as its leader reported. `past`: the same table of the previous day, so a
-    consumer that was stuck at its end remains stuck."""
+def _of_whole_day(hourly_rows: DataFrame, settings: GoldSettings) -> DataFrame:
+    """Return a row for each consumer and creation, with its first and last figures of the day and the points of the recent
+    period."""
     one = Window.partitionBy("fleet", *CONSUMER).orderBy("taken")
     hourly_rows = _with_one_creation(hourly_rows, one)
     every = Window.partitionBy(*_KEY)
@@ -101,7 +101,7 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
             "points": F.when(seconds(F.col("taken"), F.col("end")) <= F.lit(settings.recent), F.col("points")),
         }
     )
-    grouped = marked.groupBy(*_KEY, "end").agg(
+    return marked.groupBy(*_KEY, "end").agg(
         F.min("begin").alias("begin"),
         F.sum("snapshots").cast("int").alias("snapshots"),
         F.max_by("now", "taken").alias("now"),
@@ -112,6 +112,11 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
         F.min_by("first.delivered_consumer_seq", "begin").alias("first_delivered"),
         F.array_sort(F.flatten(F.collect_list("points"))).alias("points"),
     )
+
+
+def _with_recent_points(grouped: DataFrame, settings: GoldSettings) -> DataFrame:
+    """Add the first recent point and those that show the trend: the last one of each part of the recent period. Also add since
+    when the consumer has not moved."""
     recent = F.filter("points", lambda point: seconds(point["taken"], F.col("end")) <= F.lit(settings.recent))
 
     def bin_(point: Column) -> Column:
@@ -121,7 +126,7 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
         following = F.get("points", index + 1)
         return following.isNull() | (bin_(following) != bin_(point))
 
-    grouped = grouped.withColumn("points", recent).withColumns(
+    return grouped.withColumn("points", recent).withColumns(
         {
             "then": F.get("points", F.lit(0)),
             "trend_points": F.transform(
@@ -137,21 +142,14 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
             ),
         }
     )
-    latest = Window.partitionBy("fleet", *CONSUMER)
-    newest = grouped.withColumn("newest", F.max("end").over(latest)).where(F.col("end") == F.col("newest"))
+
+
+def _with_rates(joined: DataFrame, rose: Column, day: Column) -> DataFrame:
+    """Add the rates of the recent period, its trend, and since when the consumer is stuck. `rose`: by how many messages the
+    number of pending ones rose."""
     elapsed = seconds(F.col("then.taken"), F.col("end"))
-    before = past.select(
-        "fleet", *CONSUMER, F.col("created").alias("past_created"), F.col("stuck_since").alias("past_since"),
-        F.col("ack_floor").alias("past_floor"), F.col("redeliveries").alias("past_redeliveries"),
-    )  # fmt: skip
-    joined = (
-        newest.select("*", "now.*")
-        .withColumn("pairs", pair_slopes(F.col("trend_points")))
-        .join(before, on=["fleet", *CONSUMER], how="left")
-    )
     sum_of_signs = F.aggregate("pairs", F.lit(0.0), lambda total, slope: total + F.signum(slope))
     delivered = F.col("delivered_consumer_seq") - F.col("then.delivered_consumer_seq")
-    rose = F.col("num_pending") - F.col("then.num_pending")
     # Nothing moved in the entire day, and not at the end of the previous one.
     goes_on = (
         F.col("moved_at").isNull()
@@ -160,7 +158,7 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
         & (F.col("past_floor") == F.col("ack_floor_stream_seq"))
     )
     stands = F.col("work") & (F.col("still_since") < F.col("end"))
-    known = joined.withColumns({
+    return joined.withColumns({
         "deliver_rate": ratio(delivered, elapsed),
         # In messages of the consumer, like ingest_rate: its filter skips the other messages of the stream.
         "ack_rate": not_negative(
@@ -179,6 +177,25 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
         "ack_floor": F.col("ack_floor_stream_seq"),
         "day": day,
     }).withColumn("stuck_seconds", seconds(F.col("stuck_since"), F.col("end")))  # fmt: skip
+
+
+def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings: GoldSettings) -> DataFrame:
+    """Return the state of each consumer over the day, as its leader reported. `past`: the same table of the previous day, so a
+    consumer that was stuck at its end remains stuck."""
+    grouped = _with_recent_points(_of_whole_day(hourly_rows, settings), settings)
+    latest = Window.partitionBy("fleet", *CONSUMER)
+    newest = grouped.withColumn("newest", F.max("end").over(latest)).where(F.col("end") == F.col("newest"))
+    before = past.select(
+        "fleet", *CONSUMER, F.col("created").alias("past_created"), F.col("stuck_since").alias("past_since"),
+        F.col("ack_floor").alias("past_floor"), F.col("redeliveries").alias("past_redeliveries"),
+    )  # fmt: skip
+    joined = (
+        newest.select("*", "now.*")
+        .withColumn("pairs", pair_slopes(F.col("trend_points")))
+        .join(before, on=["fleet", *CONSUMER], how="left")
+    )
+    rose = F.col("num_pending") - F.col("then.num_pending")
+    known = _with_rates(joined, rose, day)
     patience = F.greatest(F.lit(settings.stuck_after), F.coalesce("ack_wait", F.lit(0.0)) * _WAITS)
     still_long = F.coalesce(F.col("stuck_seconds") >= patience, F.lit(False))
     trending = F.col("points") >= _ENOUGH

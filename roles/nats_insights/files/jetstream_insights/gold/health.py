@@ -182,6 +182,7 @@ def server_availability(moment_rows: DataFrame, answer_rows: DataFrame, restart_
 
 
 _INCIDENT_KEY = ("fleet", "incident", *GROUP_KEY, "server")
+_INCIDENT = (*_INCIDENT_KEY, "begin")
 
 
 def _group_incidents(timeline_rows: DataFrame) -> DataFrame:
@@ -373,6 +374,21 @@ def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> Da
     return members.join(found, on=span).withColumn("of", F.explode("first"))
 
 
+def _of_advisories(marked: DataFrame, advisories: DataFrame) -> DataFrame:
+    """Return the kinds of advisories about the assets of incidents, shortly before and during each incident."""
+    since = F.coalesce("before", "begin")
+    advised = _advised(advisories)
+    margin = F.expr(_BEFORE)
+    return marked.join(
+        advised,
+        (F.col("fleet") == F.col("a_fleet")) & (F.col("domain") == F.col("a_domain"))
+        & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
+        & ((F.col("consumer") == F.col("a_consumer")) | (F.col("consumer") == "")),
+    ).where((F.col("a_at") >= since - margin) & (F.col("a_at") <= F.col("last") + margin)).groupBy(*_INCIDENT, "a_kind").agg(
+        F.min("a_at").alias("a_at"), F.count(F.lit(1)).alias("many")
+    ).select(*_INCIDENT, _candidate(F.lit(3), F.lit("advisory"), F.lit(""), F.col("a_at"), _times("a_kind")))  # fmt: skip
+
+
 def incidents(
     timeline_rows: DataFrame,
     moment_rows: DataFrame,
@@ -390,7 +406,7 @@ def incidents(
     found = _group_incidents(timeline_rows).unionByName(server_rows)
     last = moment_rows.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
     open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
-    key = [*_INCIDENT_KEY, "begin"]
+    key = [*_INCIDENT]
     goes_on = F.col("first") & F.coalesce("open", F.lit(False))
     marked = (
         found.join(F.broadcast(last), on="fleet")
@@ -416,20 +432,10 @@ def incidents(
     out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
         *key, _candidate(F.lit(5), F.lit("behind"), F.col("server_behind"), F.col("begin"), F.lit(""))
     )
-    advised = _advised(advisories)
-    margin = F.expr(_BEFORE)
-    by_advisory = marked.join(
-        advised,
-        (F.col("fleet") == F.col("a_fleet")) & (F.col("domain") == F.col("a_domain"))
-        & (F.col("account") == F.col("a_account")) & (F.col("stream") == F.col("a_stream"))
-        & ((F.col("consumer") == F.col("a_consumer")) | (F.col("consumer") == "")),
-    ).where((F.col("a_at") >= since - margin) & (F.col("a_at") <= F.col("last") + margin)).groupBy(*key, "a_kind").agg(
-        F.min("a_at").alias("a_at"), F.count(F.lit(1)).alias("many")
-    ).select(*key, _candidate(F.lit(3), F.lit("advisory"), F.lit(""), F.col("a_at"), _times("a_kind")))  # fmt: skip
     causes = (
         by_member.select(*key, "of")
         .unionByName(out)
-        .unionByName(by_advisory)
+        .unionByName(_of_advisories(marked, advisories))
         .groupBy(*key)
         .agg(F.slice(F.array_sort(F.collect_set("of")), 1, _MOST).alias("causes"))
     )

@@ -202,6 +202,20 @@ def departures(moment_rows: DataFrame, restarts: DataFrame) -> DataFrame:
     )
 
 
+def _with_storms(judged: DataFrame, settings: Settings) -> DataFrame:
+    """Add the storm to which each change of a leader belongs."""
+    found = _storms(judged, settings).select(
+        F.col("fleet").alias("of_fleet"), F.col("server").alias("of_server"), "storm", "begin", "end"
+    )
+    within = (
+        (F.col("fleet") == F.col("of_fleet"))
+        & (F.col("old_leader") == F.col("of_server"))
+        & (F.col("taken") > F.col("begin"))
+        & (F.col("taken") <= F.col("end"))
+    )
+    return judged.join(F.broadcast(found), on=within, how="left")
+
+
 def leader_changes(
     timeline_rows: DataFrame,
     past: DataFrame,
@@ -255,16 +269,7 @@ def leader_changes(
             in_maintenance(settings, F.col("before"), F.col("taken"), F.array("old_leader", "new_leader")),
         )
     )
-    found = _storms(judged, settings).select(
-        F.col("fleet").alias("of_fleet"), F.col("server").alias("of_server"), "storm", "begin", "end"
-    )
-    within = (
-        (F.col("fleet") == F.col("of_fleet"))
-        & (F.col("old_leader") == F.col("of_server"))
-        & (F.col("taken") > F.col("begin"))
-        & (F.col("taken") <= F.col("end"))
-    )
-    return judged.join(F.broadcast(found), on=within, how="left")
+    return _with_storms(judged, settings)
 
 
 def _storms(changes: DataFrame, settings: GoldSettings) -> DataFrame:
