@@ -19,7 +19,7 @@ from jetstream_insights.compaction import RetentionTimes, maintain
 from jetstream_insights.files import HadoopFiles
 from jetstream_insights.lake import Lake, hours
 from jetstream_insights.source import SourceOptions
-from jetstream_insights.stream_client import SourceError
+from jetstream_insights.stream_connection import SourceError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from support.nats_processes import APP_PASSWORD, NatsProcesses

@@ -31,7 +31,7 @@ from jetstream_insights.cli import DONE, main
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import judge
 from jetstream_insights.findings.period_views import seconds_behind, stream_periods
-from jetstream_insights.findings.registry import Registry, CheckSettings
+from jetstream_insights.findings.registry import CheckSettings, Registry
 from jetstream_insights.gold_job import make_gold
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import empty

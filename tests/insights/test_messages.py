@@ -23,16 +23,14 @@ from jetstream_insights.stream_client import (
     CONSUMER,
     SINGLE,
     LeaderState,
-    Login,
     Range,
-    SourceError,
-    StreamConnection,
     StreamSelection,
     matches,
     read_range,
     sequence_at,
     stream_state,
 )
+from jetstream_insights.stream_connection import Login, SourceError, StreamConnection
 from support.streams import SEED, Message, Site, read_messages, running_site
 
 MANY = 4300

@@ -22,7 +22,7 @@ import pytest
 from jetstream_insights import source as source_module
 from jetstream_insights.pushdown import Bounds, filter_bounds
 from jetstream_insights.source import SCHEMA, JetStreamSource, SourceOptions, _StreamReader
-from jetstream_insights.stream_client import SourceError
+from jetstream_insights.stream_connection import SourceError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import nats
 import nkeys
-from jetstream_insights.stream_client import Login
+from jetstream_insights.stream_connection import Login
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses

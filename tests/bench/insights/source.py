@@ -24,7 +24,8 @@ from pathlib import Path
 from bench.insights.processes import tree
 from jetstream_insights.session import session
 from jetstream_insights.source import JetStreamSource
-from jetstream_insights.stream_client import Range, StreamConnection, StreamSelection, read_range, stream_state
+from jetstream_insights.stream_client import Range, StreamSelection, read_range, stream_state
+from jetstream_insights.stream_connection import StreamConnection
 from nats.js.api import AckPolicy, ConsumerConfig
 from pyspark.sql import SparkSession
 from support.streams import Site, running_site

@@ -20,7 +20,8 @@ from jetstream_insights.fields import converted, in_document, rest
 from jetstream_insights.lake import ADVISORIES_FORMAT, Lake, new_run, place
 from jetstream_insights.silver import ADVISORY
 from jetstream_insights.source import JetStreamSource, SourceOptions
-from jetstream_insights.stream_client import SourceError, StreamConnection, stream_state
+from jetstream_insights.stream_client import stream_state
+from jetstream_insights.stream_connection import SourceError, StreamConnection
 
 LAYER, TABLE = "silver", "advisories"
 _TABLE = f"{LAYER}/{TABLE}"

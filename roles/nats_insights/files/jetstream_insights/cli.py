@@ -41,7 +41,7 @@ from jetstream_insights.report.causes import STOPPED
 from jetstream_insights.report.content import Present, make_report
 from jetstream_insights.session import connect_url, is_local, session
 from jetstream_insights.silver_job import make_silver
-from jetstream_insights.stream_client import SourceError
+from jetstream_insights.stream_connection import SourceError
 
 DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
 #: The jobs that read only the given days.

@@ -34,13 +34,9 @@ from pyspark.sql.types import StructType
 from jetstream_insights.pushdown import Bounds, filter_bounds
 from jetstream_insights.stream_client import (
     LeaderState,
-    Login,
     Range,
     Rows,
-    SourceError,
-    StreamConnection,
     StreamSelection,
-    TransientError,
     lost,
     read_range,
     recreated,
@@ -48,6 +44,7 @@ from jetstream_insights.stream_client import (
     shortened,
     stream_state,
 )
+from jetstream_insights.stream_connection import Login, SourceError, StreamConnection, TransientError
 
 SCHEMA = "subject string, seq bigint, time timestamp, headers map<string,array<string>>, data binary"
 

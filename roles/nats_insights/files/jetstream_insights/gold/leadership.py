@@ -202,7 +202,7 @@ def departures(moment_rows: DataFrame, restarts: DataFrame) -> DataFrame:
     )
 
 
-def _with_storms(judged: DataFrame, settings: Settings) -> DataFrame:
+def _with_storms(judged: DataFrame, settings: GoldSettings) -> DataFrame:
     """Add the storm to which each change of a leader belongs."""
     found = _storms(judged, settings).select(
         F.col("fleet").alias("of_fleet"), F.col("server").alias("of_server"), "storm", "begin", "end"
