@@ -25,7 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import JSON as JSON_LINES
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import PARQUET
-from jetstream_insights import silver, silver_job
+from jetstream_insights import replica_groups, silver, silver_job
 from jetstream_insights.cli import DONE, QUARANTINED, main
 from jetstream_insights.fields import Bronze, go_seconds, is_line, rows
 from jetstream_insights.keys import CONSUMER, SNAPSHOT, STREAM
@@ -632,9 +632,9 @@ def test_groups_equal_the_comparison_of_all_members(
         group_key = (*SNAPSHOT, *key)
         figures = [column for column in made.columns if column in replicas.columns and column not in group_key]
         figures = [column for column in figures if column not in ("cluster", "leader", "peers")]
-        compared = silver._as_members_tell(replicas, group_key, figures)
+        compared = replica_groups._as_members_tell(replicas, group_key, figures)
         expected, found = ([str(row) for row in frame.collect()] for frame in (compared, made.select(compared.columns)))
         assert sorted(found) == sorted(expected)
         slotted = replicas.withColumn("_slot", F.xxhash64(*group_key))
-        disputed = silver._disputed(slotted, group_key).count()
+        disputed = replica_groups._disputed(slotted, group_key).count()
         assert 0 < disputed < len(expected) / 2, (disputed, len(expected))
