@@ -14,15 +14,17 @@ largest sum of the proportional set sizes of all these processes, sampled twice 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +37,10 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Measured:
-    """Elapsed and CPU seconds, peak memory in bytes, and the number of processed clusters."""
+    """Elapsed and CPU seconds, peak memory in bytes, and the number of processed clusters. `complete`: whether the run
+    ended within the time limit."""
 
+    complete: bool
     elapsed: float
     cpu: float
     memory: int
@@ -94,8 +98,15 @@ def memory(root: int) -> int:
     return total
 
 
-def measure(cluster: RoleCluster, inventory: Path, case: Case) -> Measured:
-    """Run the case to its end. Raises SystemExit with the output if it fails or changes anything."""
+def end(root: int) -> None:
+    """Kill a process and its descendants."""
+    for process in list(family(root)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def measure(cluster: RoleCluster, inventory: Path, case: Case, limit: float) -> Measured:
+    """Run the case for at most `limit` seconds. Raises SystemExit with the output if it fails or changes anything."""
     command, environment = cluster.controller()
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
@@ -105,86 +116,98 @@ def measure(cluster: RoleCluster, inventory: Path, case: Case) -> Measured:
             stderr=output,
             env={**environment, "ANSIBLE_NOCOLOR": "true", **case.environment},
         )
-        ended, peak = threading.Event(), [0]
+        ended, late, peak = threading.Event(), threading.Event(), [0]
 
         def sample() -> None:
             while not ended.wait(0.5):
                 peak[0] = max(peak[0], memory(process.pid))
+                if time.monotonic() - began > limit and not late.is_set():
+                    late.set()
+                    end(process.pid)
 
         sampler = threading.Thread(target=sample)
         sampler.start()
-        _pid, status, usage = os.wait4(process.pid, 0)
-        ended.set()
-        sampler.join()
+        try:
+            _pid, status, usage = os.wait4(process.pid, 0)
+        except SystemExit:
+            end(process.pid)
+            raise
+        finally:
+            ended.set()
+            sampler.join()
         output.seek(0)
         text = output.read()
-    if status or "changed=1" in text:
+    if not late.is_set() and (status or re.search(r"changed=[1-9]", text)):
         raise SystemExit(f"{case.title}: it failed or changed a host:\n{text[-6000:]}")
-    return Measured(time.monotonic() - began, usage.ru_utime + usage.ru_stime, peak[0], case.clusters)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Measured(not late.is_set(), time.monotonic() - began, cpu, peak[0], case.clusters)
 
 
-def cases(hosts: int, sampled: int, parallel: int) -> Iterator[Case]:
-    """Yield the runs with an inventory of so many hosts, each for at most `sampled` of its clusters."""
-    clusters = hosts // SERVERS
-    names = [f"c{number:03}" for number in range(min(sampled, clusters))]
-    chosen = {
-        "nats_fleet_clusters": names,
-        "nats_fleet_parallel": parallel,
-    }
+def per_cluster(hosts: int, sampled: int, parallel: int) -> Iterator[Case]:
+    """Yield the runs of `fleet` with an inventory of so many hosts, each for at most `sampled` of its clusters."""
+    names = [f"c{number:03}" for number in range(min(sampled, hosts // SERVERS))]
     for playbook in ("deploy", "report"):
-        extra = {**chosen, "nats_fleet_playbook": playbook}
+        extra = {"nats_fleet_clusters": names, "nats_fleet_parallel": parallel, "nats_fleet_playbook": playbook}
         yield Case(f"{playbook}, a run for each cluster", "fleet", len(names), extra)
 
 
-def settings(hosts: int) -> Iterator[Case]:
+def in_one_run(
+    hosts: int, forks: int, title: str = "", pipelining: bool = True, cache: Mapping[str, str] | None = None
+) -> Case:
+    """Return the deployment of all hosts in one run of Ansible."""
+    # The role's default would override ANSIBLE_PIPELINING.
+    extra = {"ansible_pipelining": pipelining}
+    title = f"deploy, one run, forks {forks}{title}"
+    return Case(title, "deploy", hosts // SERVERS, extra, {"ANSIBLE_FORKS": str(forks), **(cache or {})})
+
+
+def settings(hosts: int, forks: int) -> Iterator[Case]:
     """Yield deployments in one run, with different settings of Ansible."""
-    clusters = hosts // SERVERS
-    for forks in ("5", "10", "20"):
-        yield Case(
-            f"forks {forks}, pipelining", "deploy", clusters, {"ansible_pipelining": True}, {"ANSIBLE_FORKS": forks}
-        )
-    yield Case("forks 10, no pipelining", "deploy", clusters, {"ansible_pipelining": False}, {"ANSIBLE_FORKS": "10"})
+    yield in_one_run(hosts, forks, ", no pipelining", pipelining=False)
     cache = {"ANSIBLE_CACHE_PLUGIN": "jsonfile", "ANSIBLE_CACHE_PLUGIN_CONNECTION": tempfile.mkdtemp(prefix="facts-")}
-    yield Case(
-        "forks 10, pipelining, fact cache", "deploy", clusters, {"ansible_pipelining": True},
-        {"ANSIBLE_FORKS": "10", **cache},
-    )  # fmt: skip
+    yield in_one_run(hosts, forks, ", fact cache", cache=cache)
 
 
 def row(title: str, hosts: int, found: Measured) -> str:
+    memory_and_end = f"{found.memory / MIB:,.0f} |"
+    if not found.complete:
+        return f"| {title} | {hosts} | {found.clusters} | > {found.elapsed:.0f} | - | - | {memory_and_end}"
     return (
         f"| {title} | {hosts} | {found.clusters} | {found.elapsed:.0f} | {found.cpu:.0f} "
-        f"| {found.cpu / found.clusters:.1f} | {found.memory / MIB:,.0f} |"
+        f"| {found.cpu / found.clusters:.1f} | {memory_and_end}"
     )
+
+
+def cases(options: argparse.Namespace) -> Iterator[tuple[int, Case]]:
+    """Yield all runs, each with the number of hosts in its inventory. The longest come last."""
+    for hosts in options.hosts:
+        yield from ((hosts, case) for case in per_cluster(hosts, options.sampled, options.parallel))
+    if options.settings:
+        yield from ((options.settings, case) for case in settings(options.settings, options.forks[0]))
+    for hosts in sorted(options.whole):
+        yield from ((hosts, in_one_run(hosts, forks)) for forks in options.forks)
 
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, nargs="+", default=[30, 100, 300])
-    parser.add_argument("--sampled", type=int, default=6, help="clusters that a run for each cluster processes")
+    parser.add_argument("--hosts", type=int, nargs="*", default=[30, 100, 300], help="inventories for `fleet`")
+    parser.add_argument("--sampled", type=int, default=2, help="clusters that a run for each cluster processes")
     parser.add_argument("--parallel", type=int, default=2, help="clusters at the same time")
-    parser.add_argument("--whole", type=int, default=100, help="largest inventory to deploy in one run")
+    parser.add_argument("--forks", type=int, nargs="+", default=[5, 25, 50], help="forks of deployments in one run")
+    parser.add_argument("--whole", type=int, nargs="*", default=[30, 100], help="inventories to deploy in one run")
     parser.add_argument("--settings", type=int, default=30, help="hosts for the comparison of settings; 0 for none")
+    parser.add_argument("--limit", type=float, default=400, help="seconds after which a run is ended")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_caught: sys.exit("terminated"))  # so the servers are stopped too
     with tempfile.TemporaryDirectory(prefix="bench-fleet-") as folder:
         cluster = RoleCluster(Path(folder), [f"n{number}" for number in range(1, SERVERS + 1)])
         with cluster.deployed():
             print("| run | hosts | clusters | elapsed s | CPU s | CPU s per cluster | memory MiB |")
-            print("|---|---:|---:|---:|---:|---:|---:|")
+            print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
             inventory = Path(folder, "fleet.json")
-            runs = [
-                (hosts, case) for hosts in options.hosts for case in cases(hosts, options.sampled, options.parallel)
-            ]
-            runs += [(options.settings, case) for case in settings(options.settings)] if options.settings else []
-            runs += [
-                (hosts, Case("deploy, one run for all", "deploy", hosts // SERVERS, {}, {"ANSIBLE_FORKS": "10"}))
-                for hosts in options.hosts
-                if hosts <= options.whole
-            ]
-            for hosts, case in runs:
+            for hosts, case in cases(options):
                 inventory.write_text(json.dumps(aliases(cluster, hosts)))
-                print(row(case.title, hosts, measure(cluster, inventory, case)), flush=True)
+                print(row(case.title, hosts, measure(cluster, inventory, case, options.limit)), flush=True)
 
 
 if __name__ == "__main__":
