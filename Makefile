@@ -137,7 +137,7 @@ test-fast: $(CACHE)/venv-fast/.made $(DEV_LINK) ## rules, filters and parsers of
 QUICK_PARTS := lint-words lint-spelling lint-imports lint-ruff lint-yaml lint-changelog lint-reuse lint-github
 test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
-		--lab test-molecule-default --together sanity-2.19 test-eda test-modules test-unit test-unit-2.16 \
+		--lab test-molecule-systemd --together sanity-2.19 test-molecule-default test-eda test-modules test-unit test-unit-2.16 \
 		$(filter-out lint-insights $(QUICK_PARTS),$(LINT_PARTS))
 
 soak: ## repeats PART next to busy processes and prints how often each test failed: PART=test-modules TIMES=20 LOAD=4 (TESTS=tests/integration/test_roll.py or ARGS='-k roll' for some of its tests)
@@ -210,7 +210,7 @@ bench: $(STAMP) $(INSTALLED) $(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/.m
 	@PYTHONPATH=$(TOP)/tests:$(TOP)/tests/lab:$(CACHE)/collections:$(PIPELINE) BENCH_PYTHON=$(CACHE)/venv-bench/bin/python \
 		$(if $(filter insights/%,$(BENCH)),$(SPARK_VENV)/bin/)python tests/bench/$(BENCH).py $(ARGS)
 
-test-molecule: ## the molecule scenarios on the same hosts (root)
+test-molecule: ## the molecule scenarios (root: some run on the lab's hosts)
 	@$(MAKE) --no-print-directory --keep-going $(SCENARIO_PARTS) test-molecule-consumer
 
 $(SCENARIO_PARTS): test-molecule-%: $(CACHE)/venv/.made $(INSTALLED)
@@ -221,7 +221,7 @@ test-matrix: $(CACHE)/venv/.made $(INSTALLED) ## every supported ansible-core, h
 
 # A user's project outside the checkout: a role that depends on nats_server.
 CONSUMER := $(CACHE)/consumer
-test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md (root)
+test-molecule-consumer: $(CACHE)/venv/.made $(INSTALLED) ## molecule as another project uses it, see docs/molecule.md
 	@rm -rf $(CONSUMER) && cp -r tests/consumer $(CONSUMER) && cd $(CONSUMER)/orders && molecule test $(ARGS)
 
 lint: ## ruff, mypy, yamllint, ansible-lint, changelog, the site of the documents, REUSE, workflows, Galaxy's importer
@@ -274,7 +274,7 @@ lint-reuse: $(CACHE)/venv/.made
 
 # By the schemas that check-jsonschema carries, without a network.
 lint-github: $(CACHE)/venv/.made
-	@check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml tests/consumer/orders/.github/workflows/*.yml
 	@check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	@check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	@check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))

@@ -64,13 +64,20 @@ def core(version: str, release: str = "") -> Slice:
 def hosts(release: str, server: str) -> Slice:
     environment = {"MATRIX_RELEASE": release, "MATRIX_NATS_SERVER": server}
     columns = (RELEASES[release], f"nats-server {server}")
-    return Slice(f"{release}-{server}", columns, {"deployment": ["test-molecule-default"]}, environment=environment)
+    return Slice(f"{release}-{server}", columns, {"deployment": ["test-molecule-systemd"]}, environment=environment)
+
+
+def scenario(name: str, hosts_used: str) -> Slice:
+    """Return the slice of a molecule scenario, which selects its own version of nats-server."""
+    return Slice(f"scenario-{name}", (f"`{name}`", hosts_used), {"scenario": [f"test-molecule-{name}"]})
 
 
 SLICES = [
     *map(core, ("2.16", "2.17", "2.18", "2.19")),
     core("2.21", release="trixie"),
     *(hosts(release, server) for release in RELEASES for server in ("2.10.27", "2.15.1")),
+    *(scenario(name, "processes") for name in ("default", "leafnode", "operator", "supercluster", "upgrade")),
+    *(scenario(name, "systemd hosts") for name in ("sudo", "tls")),
 ]
 
 RAN, WRITTEN, NOT_SUPPORTED = "ran", "written, not run", "not supported"
@@ -104,6 +111,7 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         Row(
             "Hosts without systemd", RAN, "`nats_server_service_backend=process`: `tests/integration/test_host_role.py`"
         ),
+        Row("Docker and Podman, as molecule drivers", WRITTEN, "`tests/unit/roles/test_molecule_drivers.py`"),
         Row("Windows, macOS, BSD hosts", NOT_SUPPORTED, "modules read `/proc`"),
     ),
     "capability": (
@@ -255,16 +263,17 @@ def run(one: Slice, columns: Iterable[str]) -> bool:
     return passed
 
 
-def rows(slices: Sequence[Slice], told: Mapping[str, Mapping[str, str]], with_python: bool) -> Iterator[str]:
-    """Yield the lines of the table of these slices."""
+def rows(kind: str, told: Mapping[str, Mapping[str, str]], *first_columns: str) -> Iterator[str]:
+    """Yield the lines of the table of the slices that have this kind of target."""
+    slices = [one for one in SLICES if kind in one.targets]
     columns = list(slices[0].targets)
-    head = ["ansible-core", "Python", *columns] if with_python else ["hosts", "servers", *columns]
+    head = [*first_columns, *columns]
     yield f"| {' | '.join(head)} |"
     yield "|" + " --- |" * len(head)
     for one in slices:
         result = told[one.name]
         first = list(one.columns)
-        if with_python:
+        if "Python" in first_columns:
             system = f", {RELEASES[one.release]}" if one.release else ""
             first = [one.columns[0].removeprefix("ansible-core "), result.get("python", "") + system]
         yield f"| {' | '.join([*first, *(result.get(column, 'not run') for column in columns)])} |"
@@ -279,12 +288,16 @@ def document(told: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     yield "On each controller, the matrix runs the unit tests, `ansible-test sanity`, and the tests with real servers that"
     yield "exercise Ansible most."
     yield ""
-    yield from rows([one for one in SLICES if "units" in one.targets], told, True)
+    yield from rows("units", told, "ansible-core", "Python")
     yield ""
-    yield "On managed hosts, molecule's scenario `default` deploys a cluster of three systemd hosts, deploys it again without a"
-    yield "change, applies a change by restarting one server after another as check mode predicted, and verifies the cluster."
+    yield "Molecule's scenario `systemd` deploys three systemd hosts twice, applies a change by restarts as check mode predicted,"
+    yield "and verifies the cluster."
     yield ""
-    yield from rows([one for one in SLICES if "deployment" in one.targets], told, False)
+    yield from rows("deployment", told, "hosts", "servers")
+    yield ""
+    yield "Other scenarios:"
+    yield ""
+    yield from rows("scenario", told, "name", "hosts")
     yield ""
     yield "Every `make test` runs ansible-core 2.16 and 2.19 and both versions of nats-server. `make test-chaos` also runs"
     yield "nats-server 2.9.10, from which upgrades may start."

@@ -26,7 +26,7 @@ PATIENCE = 60
 FAILURES = (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error)
 
 
-def free_ports(count: int, start: int = 14222) -> list[int]:
+def free_ports(count: int, start: int) -> list[int]:
     """Return free ports on loopback, below the range from which the kernel takes ports for connections."""
     found: list[int] = []
     for port in range(start, 32768):
@@ -204,6 +204,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     ports = commands.add_parser("ports")
     ports.add_argument("count", type=int)
+    ports.add_argument("--start", type=int, default=14222)
     user = argparse.ArgumentParser(add_help=False)
     user.add_argument("--user", required=True)
     client = argparse.ArgumentParser(add_help=False, parents=[user])

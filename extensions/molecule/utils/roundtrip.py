@@ -4,7 +4,7 @@
 """Publish messages to a replicated stream and read them back, as an application would; exit with status 1 if this
 fails.
 
-The password is taken from NATS_PASSWORD.
+The user's password is taken from NATS_PASSWORD.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ async def roundtrip(args: argparse.Namespace) -> str:
         tls = ssl.create_default_context(cafile=args.ca)
         if args.certificate:
             tls.load_cert_chain(args.certificate, args.key)
+    login = (
+        {"user_credentials": args.creds} if args.creds else {"user": args.user, "password": os.environ["NATS_PASSWORD"]}
+    )
     client = await nats.connect(
         args.server,
-        user=args.user,
-        password=os.environ["NATS_PASSWORD"],
+        **login,
         tls=tls,
         allow_reconnect=False,
         connect_timeout=5,
     )
     try:
-        jetstream = client.jetstream(timeout=10)
+        jetstream = client.jetstream(timeout=10, domain=args.domain)
         info = await jetstream.add_stream(
             StreamConfig(name="MOLECULE", subjects=["molecule"], num_replicas=args.replicas)
         )
@@ -45,9 +47,9 @@ async def roundtrip(args: argparse.Namespace) -> str:
         if read != sent:
             raise ValueError("the messages read differ from the acknowledged ones")
         cluster = info.cluster
-        peers = (
-            sorted([cluster.leader or "?", *(peer.name or "?" for peer in cluster.replicas or [])]) if cluster else []
-        )
+        peers = ["one server"]
+        if cluster:
+            peers = sorted([cluster.leader or "?", *(peer.name or "?" for peer in cluster.replicas or [])])
         await jetstream.delete_stream("MOLECULE")
         return f"{len(read)} messages through {' '.join(peers)}"
     finally:
@@ -58,7 +60,9 @@ def main() -> int:
     """Print the result or the reason for a failure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", action="append", required=True)
-    parser.add_argument("--user", required=True)
+    parser.add_argument("--user")
+    parser.add_argument("--creds", help="a file with the user's credentials, instead of --user")
+    parser.add_argument("--domain", help="the JetStream domain of the stream")
     parser.add_argument("--replicas", type=int, default=3)
     for name in ("--ca", "--certificate", "--key"):
         parser.add_argument(name)

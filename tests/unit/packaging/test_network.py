@@ -32,7 +32,9 @@ MODULES = {
     "uri",
     "yum",
 }
-PROGRAMS = re.compile(r"(?<!\w)(apt-get|binaries\.py|curl|dnf|git|lab\.py|npm|pip|pip3|wget)\b")
+PROGRAMS = re.compile(
+    r"(?<!\w)(apt-get|binaries\.py|curl|dnf|git|lab\.py|npm|pip|pip3|wget)\b|molecule__driver, 'build'"
+)
 LIBRARIES = {"http.client", "requests", "urllib.request", "urllib3", "aiohttp", "httpx", "ansible.module_utils.urls"}
 
 
