@@ -254,8 +254,8 @@ def test_purge_removes_the_selected_messages(change: Run, refused: Run, run: Run
     # Without the state, the option would do nothing.
     for state in ("present", "absent"):
         refused("stream", "invalid_option", stream="DIRTY", state=state, purge={"keep": 1})
-    for option in ({"reset": {"seq": 1}}, {"unpin": {}}):
-        refused("consumer", "invalid_option", stream="DIRTY", consumer="c", **option)
+    for option in ("reset", "unpin"):
+        refused("consumer", "invalid_option", stream="DIRTY", consumer="c", **{option: {}})
     # An empty selection, such as from an empty variable, does not select everything.
     for nothing in ({"filter": ""}, {"seq": 0}, {"keep": 0}):
         refused("stream", "invalid_option", **purged, purge=nothing)

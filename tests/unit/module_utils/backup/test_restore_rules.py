@@ -141,7 +141,7 @@ def test_copy_under_another_name_belongs_to_no_document() -> None:
     assert "metadata" not in wanted_config(
         replace(marked, config={**CONFIG, "metadata": marks}), RestoreChanges("COPY")
     )
-    for same in (RestoreChanges(), RestoreChanges(CONFIG["name"])):
+    for same in (RestoreChanges(), RestoreChanges(str(CONFIG["name"]))):
         assert wanted_config(marked, same)["metadata"] == {**marks, "team": "a"}
 
 
