@@ -473,7 +473,9 @@ def read_cluster(client: Client, params: Mapping[str, Any], servers: Collection[
         cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*servers, *expected})
     except NatsFailure as failure:
         if params["hosts"]:
-            failure.description = unreadable_refusal(params["hosts"], params["reasons"], failure.description)
+            failure.description = unreadable_refusal(
+                params["hosts"], params["reasons"], failure.description, failure.code
+            )
         raise
     members = cluster.meta.group.members if cluster.meta else ()
     unknown = sorted(set(servers) - {*cluster.names, *expected, *members})

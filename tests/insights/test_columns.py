@@ -264,11 +264,11 @@ KILLED = """
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Origin, Row, SnapshotWriter
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import Origin, SnapshotLine, SnapshotWriter
 
 with SnapshotWriter(Path(sys.argv[1]), "test", datetime.now(timezone.utc), form=sys.argv[2]) as writer:
     for number in range(10_000_000):
-        writer.add(Origin("NA", "n1"), Row("raftz", {}, {"id": f"{number}"}))
+        writer.add(Origin("NA", "n1"), SnapshotLine("raftz", {}, {"id": f"{number}"}))
         if number == 70_000:
             print("under way", flush=True)
 """

@@ -194,15 +194,20 @@ def disk_problems(free: Mapping[str, int | None]) -> list[Problem]:
     ]
 
 
-def unreadable_refusal(hosts: Iterable[str], why: Mapping[str, Sequence[str]], cause: str) -> str:
-    """Return the refusal of a restart that no gate can monitor, because the cluster cannot be read. `cause`: why it
-    cannot."""
+def unreadable_refusal(hosts: Iterable[str], why: Mapping[str, Sequence[str]], cause: str, code: str = "") -> str:
+    """Return the refusal of a restart that no gate can monitor, because the cluster cannot be read. `cause`, `code`:
+    why it cannot."""
+    remedy = (
+        "The configuration turns on TLS for clients, and the gate is a client. Turn it on in steps, which cost no client "
+        "its connection: docs/security.md, TLS for the clients of a running cluster."
+        if code == "tls"
+        else "The gate needs the nats_server_system_user and nats_server_system_password of the running servers. If "
+        "this run rotates the password, rotate it separately first, which is a reload; then make the other change."
+    )
     return (
         f"The health gate cannot read the cluster: {cause}\n"
         f"No server was touched. To be restarted: {', '.join(_host_with_reasons(host, why) for host in hosts)}.\n"
-        "The gate needs the nats_server_system_user and nats_server_system_password of the running servers. If this "
-        "run "
-        "rotates the password, rotate it separately first, which is a reload; then make the other change."
+        f"{remedy}"
     )
 
 

@@ -244,6 +244,9 @@ def test_refusals() -> None:
     cause, touched, _what_to_do = unreadable_refusal(["a", "b"], {"a": ["x changed"]}, "no answer").splitlines()
     assert cause == "The health gate cannot read the cluster: no answer"
     assert touched == "No server was touched. To be restarted: a (x changed), b."
+    assert "system_password" in unreadable_refusal(["a"], {}, "no answer", "timeout")
+    tls = unreadable_refusal(["a"], {}, "this server does not offer TLS", "tls")
+    assert "system_password" not in tls and "TLS for the clients of a running cluster" in tls
 
 
 def test_servers_of_one_name_are_not_rolled() -> None:
