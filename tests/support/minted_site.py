@@ -45,7 +45,7 @@ class Minted:
         )
         assert not found.get("failed"), found
         for key in found["new_keys"]:
-            self.seeds[account] = KeyDirectory(str(self.keys))._file(key)
+            self.seeds[account] = KeyDirectory(str(self.keys)).seed_path(key)
 
     def system(self) -> dict[str, Any]:
         """Return the connection options of a minted user of the system account."""

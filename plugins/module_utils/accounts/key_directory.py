@@ -27,7 +27,7 @@ class KeyDirectory:
     def find(self, public: str) -> SeedKey | None:
         """Return the key with this public key, or None if the directory does not have it. Raises NatsFailure
         invalid_option for a file that is not this key's."""
-        file = self._file(public)
+        file = self.seed_path(public)
         if not file.exists():
             return None
         key = seed_in_file(str(file), [ACCOUNT], "key_directory")
@@ -37,7 +37,7 @@ class KeyDirectory:
 
     def save(self, key: SeedKey) -> None:
         """Write a new key to its file. Raises NatsFailure invalid_option if the directory cannot be written."""
-        file = self._file(key.public)
+        file = self.seed_path(key.public)
         try:
             for folder in (self.path, self.path / "keys", file.parent.parent, file.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -52,7 +52,8 @@ class KeyDirectory:
                 "invalid_option", f"key_directory: cannot write {file}: {error.strerror}; nothing was changed"
             ) from error
 
-    def _file(self, public: str) -> Path:
+    def seed_path(self, public: str) -> Path:
+        """Return the path of the file for the seed of this public key."""
         return self.path / "keys" / public[0] / public[1:3] / f"{public}.nk"
 
 
