@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import nats
+import nats.errors
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections, account_users
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
@@ -25,6 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ac
     operators,
     with_operators,
 )
+from support.documents import CHECKOUT
 from support.single_server import running
 
 ACCOUNTS: dict[str, dict[str, Any]] = {
@@ -106,3 +111,54 @@ def test_applications_see_an_operator_work_unless_they_are_denied_it(
             own = JetStreamApi(application, "APP")
             own.create_stream({"name": "OWN", "subjects": ["own"]})
             assert api.stream_names() == own.stream_names() == ["OWN"]
+
+
+def guide_permissions() -> dict[str, list[str]]:
+    """Return the subjects that docs/security.md allows the three applications of its table."""
+    text = (CHECKOUT / "docs/security.md").read_text()
+    rows = re.findall(r"^\| (publishes|reads|gets) [^|]*\| ([^|]*) \|$", text, re.MULTILINE)
+    return {kind: re.findall(r"`([^`]+)`", subjects) for kind, subjects in rows}
+
+
+def test_permissions_of_the_guide_are_sufficient_and_needed(version: str, tmp_path: Path) -> None:
+    told = guide_permissions()
+    assert set(told) == {"publishes", "reads", "gets"}
+    users = [
+        {
+            "user": kind,
+            "password": "p",
+            "permissions": {"publish": {"allow": subjects}, "subscribe": {"allow": ["_INBOX.>"]}},
+        }
+        for kind, subjects in told.items()
+    ]
+    account = {"jetstream": True, "users": [{"user": "admin", "password": "p"}, *users]}
+    config = {"jetstream": {"store_dir": str(tmp_path / "store")}, "accounts": {"APP": account}}
+
+    async def work(url: str) -> None:
+        clients = {kind: await nats.connect(url, user=kind, password="p") for kind in ("admin", *told)}
+        try:
+            streams = clients["admin"].jetstream()
+            await streams.add_stream(name="ORDERS", subjects=["orders.>"])
+            await streams.add_consumer("ORDERS", durable_name="billing", ack_policy="explicit")
+            await streams.create_key_value(bucket="settings", direct=True)
+
+            assert (await clients["publishes"].jetstream().publish("orders.new", b"1")).seq == 1
+            reader = await clients["reads"].jetstream().pull_subscribe_bind("billing", "ORDERS")
+            (message,) = await reader.fetch(1, timeout=5)
+            await message.ack_sync(timeout=5)
+            assert (await streams.consumer_info("ORDERS", "billing")).ack_floor.stream_seq == 1
+            bucket = await clients["gets"].jetstream().key_value("settings")
+            await bucket.put("rate", b"10")
+            assert (await bucket.get("rate")).value == b"10"
+
+            for kind in ("reads", "gets"):
+                with pytest.raises(nats.errors.Error):
+                    await clients[kind].jetstream(timeout=0.5).publish("orders.new", b"2")
+            with pytest.raises(nats.errors.Error):
+                await clients["publishes"].jetstream(timeout=0.5).purge_stream("ORDERS")
+        finally:
+            for client in clients.values():
+                await client.close()
+
+    with running(version, config, tmp_path) as server:
+        asyncio.run(work(f"nats://127.0.0.1:{server.port}"))
