@@ -47,7 +47,7 @@ def _page(plan: Mapping[str, Any], most: int) -> Page:
                 "Assets",
                 ("account", "kind", "name", "state", "changes", "costs"),
                 [
-                    (row["account"], row["kind"], row["name"], row["state"], len(row["changes"]), len(row["costs"]))
+                    (row["account"], row["kind"], row["name"], _state(row), len(row["changes"]), len(row["costs"]))
                     for row in rows
                 ],
                 worst=[place for place, row in enumerate(rows) if row["state"] not in (CREATE, CHANGE, FOREIGN)],
@@ -56,14 +56,27 @@ def _page(plan: Mapping[str, Any], most: int) -> Page:
         )
         found.append(listing([line for row in rows for line in _details(row)], what="line", most=3 * most))
     if any(row["state"] == CONFIRM for row in rows):
-        found.append(page("To accept the costs, list the names in confirm, and deletions in confirm_delete."))
+        found.append(
+            page(
+                "To accept the costs, list the names in confirm, and deletions in confirm_delete (the playbook's variables "
+                "are nats_cluster_assets_confirm and nats_cluster_assets_confirm_delete)."
+            )
+        )
+    extra = [f"{row['kind']} {printable(row['name'])}" for row in plan["assets"] if row["state"] == EXTRA]
+    if extra:
+        found.append(page("No document declares these assets:") + listing(extra, most=most))
     return paragraphs(found) if found else page("Nothing changes.")
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """Return the state with the action that a confirmation would permit."""
+    return f"{row['action']}, {CONFIRM}" if row["state"] == CONFIRM else str(row["state"])
 
 
 def _details(row: Mapping[str, Any]) -> list[str]:
     changes = [] if row["action"] == CREATE else [change_text(one) for one in row["changes"]]
     lines = [*changes, *(one["message"] for one in row["costs"]), *row["problems"], *row["notes"]]
-    return [f"{row['kind']} {row['name']}: {row['state']}", *(f"  {printable(one)}" for one in lines)] if lines else []
+    return [f"{row['kind']} {row['name']}: {_state(row)}", *(f"  {printable(one)}" for one in lines)] if lines else []
 
 
 def change_text(change: Mapping[str, Any]) -> str:

@@ -256,7 +256,12 @@ BOTH = document("streams: {S: {subjects: [s.>]}, OLD: {subjects: [old]}}")
 def test_stream_that_left_the_document(prune: str, state: str) -> None:
     now = document(f"prune: {prune}\nstreams: {{S: {{subjects: [s.>]}}}}")
     infos = live_stream(BOTH, "S"), live_stream(BOTH, "OLD", 5)
-    assert row(plan(now, live(*infos)), "OLD")["state"] == state
+    found = plan(now, live(*infos))
+    assert row(found, "OLD")["state"] == state
+    shown = "\n".join(plan_page(found).lines)
+    # The page names the action that a confirmation permits, and the streams that no document declares.
+    assert ("No document declares these assets:" in shown) == (prune == "never") and "OLD" in shown
+    assert ("stream OLD: delete, needs confirmation" in shown) == (prune != "never")
     found = plan(now, live(*infos), delete=["OLD"])
     assert row(found, "OLD")["state"] == ("extra" if prune == "never" else "delete")
     if prune != "never":
