@@ -39,7 +39,7 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import host_state
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import host_state
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
 
 

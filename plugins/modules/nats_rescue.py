@@ -300,13 +300,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import unknown_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import copy_paths, going_on
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
     RescueHost,
     RescueOptions,
     RescuePlan,
     Stored,
-    copy_paths,
-    going_on,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_rescue import (
     Rescue,

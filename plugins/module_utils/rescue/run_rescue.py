@@ -32,7 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api im
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import rescue_plan as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
     RescueHost,
     RescueOptions,
     RescuePlan,

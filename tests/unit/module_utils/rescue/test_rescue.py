@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     RaftGroup,
     Stream,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
     RescueHost,
     RescueOptions,
     Sight,

@@ -22,18 +22,20 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Stream,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
+    applied_problems,
+    going_on,
+    plan,
+    removal_refusals,
+    unsteady,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
     Fate,
     RescueHost,
     RescueOptions,
     RescuePlan,
     Sight,
     Stored,
-    applied_problems,
-    going_on,
     host_state,
-    plan,
-    removal_refusals,
-    unsteady,
 )
 from hypothesis import given
 from hypothesis import strategies as st
