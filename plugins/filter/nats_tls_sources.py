@@ -44,7 +44,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.tls_sources import (
-    SourceOptions,
+    TlsSourceOptions,
     tls_sources,
 )
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems, typed
@@ -53,7 +53,7 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 @reports_problems
 def nats_tls_sources(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return the paths; see DOCUMENTATION."""
-    return tls_sources(typed(SourceOptions, options), host)
+    return tls_sources(typed(TlsSourceOptions, options), host)
 
 
 class FilterModule:

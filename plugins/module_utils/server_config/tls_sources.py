@@ -15,7 +15,7 @@ _FILES = {"ca.crt": "ca", "server.crt": "cert", "server.key": "key"}
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class TlsSourceOptions:
     """The role's variables nats_server_tls_NAME. A null is an empty text."""
 
     source: str = "none"
@@ -31,7 +31,7 @@ class SourceOptions:
     bundle_src: str = ""
 
 
-def tls_sources(options: SourceOptions, host: str) -> dict[str, Any]:
+def tls_sources(options: TlsSourceOptions, host: str) -> dict[str, Any]:
     """Return the paths on the controller.
 
     `installed`: whether the role copies files from the controller. `rotating`: whether the inventory names a new
@@ -63,7 +63,7 @@ def tls_sources(options: SourceOptions, host: str) -> dict[str, Any]:
     }
 
 
-def _files(options: SourceOptions, host: str, prefix: str, directory: str) -> dict[str, str]:
+def _files(options: TlsSourceOptions, host: str, prefix: str, directory: str) -> dict[str, str]:
     if options.source == "files":
         return {name: getattr(options, f"{prefix}{part}_src") for name, part in _FILES.items()}
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.natsops.jetstream.plugins.filter.nats_tls_sources import nats_tls_sources
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.tls_sources import (
-    SourceOptions,
+    TlsSourceOptions,
     tls_sources,
 )
 
@@ -17,7 +17,7 @@ NEW = {"new_ca_src": "/ca2", "new_cert_src": "/cert2", "new_key_src": "/key2", "
 
 
 def test_private_authority_has_a_certificate_and_a_key_for_each_host() -> None:
-    found = tls_sources(SourceOptions(source="ca", ca_dir="/pki"), "n1")
+    found = tls_sources(TlsSourceOptions(source="ca", ca_dir="/pki"), "n1")
     files = {"ca.crt": "/pki/ca.crt", "server.crt": "/pki/n1.crt", "server.key": "/pki/n1.key"}
     assert (found["installed"], found["rotating"], found["complete"]) == (True, False, False)
     assert found["current"] == found["given"] == files
@@ -25,7 +25,7 @@ def test_private_authority_has_a_certificate_and_a_key_for_each_host() -> None:
 
 
 def test_new_private_authority_issues_the_certificates_with_its_own_key() -> None:
-    options = SourceOptions(source="ca", ca_dir="/pki", ca_key_file="/vault/ca.key", new_ca_dir="/pki2")
+    options = TlsSourceOptions(source="ca", ca_dir="/pki", ca_key_file="/vault/ca.key", new_ca_dir="/pki2")
     found = tls_sources(options, "n1")
     assert found["rotating"]
     assert found["authority"] == {"dir": "/pki", "key": "/vault/ca.key"}
@@ -35,7 +35,7 @@ def test_new_private_authority_issues_the_certificates_with_its_own_key() -> Non
 
 
 def test_supplied_files_are_those_of_the_variables() -> None:
-    found = tls_sources(SourceOptions(**SUPPLIED, **NEW), "n1")
+    found = tls_sources(TlsSourceOptions(**SUPPLIED, **NEW), "n1")
     assert (found["installed"], found["rotating"], found["complete"]) == (True, True, True)
     assert found["current"] == {"ca.crt": "/ca", "server.crt": "/cert", "server.key": "/key"}
     assert found["new"] == {"ca.crt": "/ca2", "server.crt": "/cert2", "server.key": "/key2"}
@@ -50,7 +50,7 @@ def test_supplied_files_are_those_of_the_variables() -> None:
 
 @pytest.mark.parametrize("missing", ["ca_src", "cert_src", "key_src"])
 def test_operator_supplies_all_files_or_the_set_is_incomplete(missing: str) -> None:
-    assert not tls_sources(SourceOptions(**{**SUPPLIED, missing: ""}), "n1")["complete"]
+    assert not tls_sources(TlsSourceOptions(**{**SUPPLIED, missing: ""}), "n1")["complete"]
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_operator_supplies_all_files_or_the_set_is_incomplete(missing: str) -> N
     ],
 )
 def test_only_the_variables_of_the_source_replace_the_authority(options: dict[str, str], rotating: bool) -> None:
-    assert tls_sources(SourceOptions(**options), "n1")["rotating"] == rotating
+    assert tls_sources(TlsSourceOptions(**options), "n1")["rotating"] == rotating
     assert nats_tls_sources({**options, "ca_dir": None}, "n1")["rotating"] == rotating

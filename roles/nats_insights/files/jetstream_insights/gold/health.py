@@ -407,6 +407,7 @@ def incidents(
     last = moment_rows.groupBy("fleet").agg(F.max("taken").alias("last_of_fleet"))
     open_before = past.where("continues").select(*_INCIDENT_KEY, F.lit(True).alias("open")).distinct()
     key = [*_INCIDENT]
+    since = F.coalesce("before", "begin")
     goes_on = F.col("first") & F.coalesce("open", F.lit(False))
     marked = (
         found.join(F.broadcast(last), on="fleet")
@@ -417,13 +418,10 @@ def incidents(
                 "before": F.when(~goes_on, F.col("before")),
                 "continues": F.col("last") == F.col("last_of_fleet"),
                 "seconds": seconds(F.col("begin"), F.coalesce("end", "last")),
-                "maintenance": in_maintenance(
-                    settings, F.coalesce("before", "begin"), F.col("begin"), F.col("servers")
-                ),
+                "maintenance": in_maintenance(settings, since, F.col("begin"), F.col("servers")),
             }
         )
     )
-    since = F.coalesce("before", "begin")
     # A missing server explains every incident but its own.
     itself = F.when(F.col("kind") == "server", F.col("incident")).otherwise(F.lit("")).alias("itself")
     members = marked.select(*key, since.alias("from"), "last", itself, F.explode("servers").alias("member"))
