@@ -120,7 +120,7 @@ results:
   returned: if a change failed
   type: list
   elements: dict
-  sample: []
+  sample: [{account: APP, kind: stream, name: ORDERS, action: change, result: failed, reason: no room}]
 lines:
   description: The steps as readable text.
   returned: success

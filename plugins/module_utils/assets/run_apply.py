@@ -137,7 +137,10 @@ def apply_plan(
     done = [{key: value for key, value in row.items() if key not in ("result", "reason")} for row in course.named(DONE)]
     if not message:
         return ApplyOutcome(_result(done, others))
-    return ApplyOutcome({**_result(done, others), "results": course.rows}, NatsFailure("not_applied", message))
+    # Ansible prints the result of a failed task in full, and the message already lists the steps.
+    shown = ("account", "kind", "name", "action", "result", "reason")
+    results = [{key: row[key] for key in shown if key in row} for row in course.rows]
+    return ApplyOutcome({"changed": bool(done), "results": results}, NatsFailure("not_applied", message))
 
 
 def _result(steps: Sequence[Step], others: Sequence[str]) -> dict[str, Any]:
