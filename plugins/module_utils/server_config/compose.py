@@ -204,15 +204,15 @@ class _Composer:
         return {**block, **own}
 
     def _accounts(self) -> Mapping[str, Any]:
-        """Return the accounts. The system account gets the operator's user, unless its users are configured, and each
+        """Return the accounts. The system account gets the user of the modules next to its configured ones, and each
         account with JetStream an operator of its own. Both keep the users that are being replaced. In operator mode,
         JWTs define the accounts."""
         accounts: Mapping[str, Any] = self._get("accounts") or {}
         if self._get("operator") is not None:
             return accounts
         system = str(self._get("system_account", SYSTEM_ACCOUNT))
-        if self._get("system_password") and "users" not in (accounts.get(system) or {}):
-            accounts = merged({system: {"users": self._system_users()}}, accounts)
+        if self._get("system_password"):
+            accounts = self._with_system_users(accounts, system)
         for part in ("", "previous_"):
             accounts = with_operators(
                 accounts,
@@ -221,6 +221,17 @@ class _Composer:
                 without=[system],
             )
         return accounts
+
+    def _with_system_users(self, accounts: Mapping[str, Any], system: str) -> Mapping[str, Any]:
+        block = accounts.get(system) or {}
+        configured = block.get("users") or []
+        names = {user.get("user") or user.get("username") for user in configured if isinstance(user, Mapping)}
+        added = [user for user in self._system_users() if user["user"] not in names]
+        if not added:
+            return accounts
+        block = {**block, "users": [*configured, *added]}
+        others = {name: account for name, account in accounts.items() if name != system}
+        return {**accounts, system: block} if configured else {system: block, **others}
 
     def _system_users(self) -> list[dict[str, Any]]:
         users = [{"user": self._get("system_user"), "password": self._get("system_password")}]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -44,6 +44,12 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
     block = case.accounts.get(name)
     if name != SYSTEM_ACCOUNT and block is None:
         yield error("system_account", f"{name!r} is not among the accounts")
+    elif not (block or {}).get("users") and _has_system_users(case.loaded):
+        yield error(
+            f"accounts.{name}.users",
+            "would be empty, but the running server has users in its system account: the playbooks and all other users "
+            "would lose their login to it. Set nats_server_system_password, or list the users",
+        )
     elif not (block or {}).get("users"):
         yield warning(
             f"accounts.{name}.users",
@@ -60,6 +66,12 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
         and not case.config.get("system_account")
     ):
         yield error("system_account", "must be set explicitly when there are both leafnodes and a gateway")
+
+
+def _has_system_users(config: Mapping[str, Any]) -> bool:
+    accounts = config.get("accounts")
+    block = accounts.get(config.get("system_account") or SYSTEM_ACCOUNT) if isinstance(accounts, Mapping) else None
+    return bool(isinstance(block, Mapping) and block.get("users"))
 
 
 def users(case: Case) -> Iterator[ConfigProblem]:

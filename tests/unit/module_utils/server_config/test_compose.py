@@ -145,7 +145,10 @@ def test_the_system_account_and_accounts_with_jetstream_get_their_operators() ->
                 "account_operator_previous_password": "q", "account_operator_previous_prefix": "admin-"}  # fmt: skip
     assert users(**replaced) == {"SYS": ["sys", "old"], "APP": ["operator-APP", "admin-APP"]}
     configured = {"SYS": {"users": [{"user": "mine"}]}}
-    assert users(accounts=configured) == {"SYS": ["mine"]}
+    # Without its own user, the modules could not log in after the reload.
+    assert users(accounts=configured) == {"SYS": ["mine", "sys"]}
+    assert users(accounts={"SYS": {"users": [{"user": "sys", "nkey": "U"}]}}) == {"SYS": ["sys"]}
+    assert users(accounts=configured, system_password=None) == {"SYS": ["mine"]}
     assert users(operator="/etc/operator.jwt") == {"APP": []}
     assert users(system_password=None, accounts={}) == {}
 

@@ -356,6 +356,12 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     # accounts
     ({"system_account": "OPS"}, {}, "error system_account", "not among"),
     ({"accounts": {"$SYS": {"users": []}}}, {}, "warning accounts.$SYS.users", "no user can log in"),
+    (
+        {"accounts": {"$SYS": {"users": []}}},
+        {"loaded": {"accounts": {"$SYS": {"users": [{"user": "sys", "password": "p"}]}}}},
+        "error accounts.$SYS.users",
+        "would lose their login",
+    ),
     ({"accounts": {"$SYS": {"jetstream": True}}}, {}, "error accounts.$SYS.jetstream", "another account"),
     (
         {"system_account": None, "leafnodes": {"port": 1}, "gateway": {"name": "C1", "port": 2}},
