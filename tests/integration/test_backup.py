@@ -317,6 +317,8 @@ def test_a_restore_that_was_interrupted_before_its_data_is_named(accounts: Accou
     accounts.done("backup")
     info = app.api.stream("SHELL")
     app.api.delete_stream("SHELL")
+    # The meta leader may apply the deletion after another server has confirmed it.
+    assert wait_until(app.api.stream_names, lambda names: "SHELL" not in names, 10).done
     app.api.call("STREAM.RESTORE.SHELL", {"config": info["config"], "state": info["state"]})
     result = accounts.run("restore", streams=["APP/SHELL"], existing="skip")
     assert result["failure"]["code"] == "unfinished", result

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.operato
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import read_seed
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.credentials import Key, Operator
+from support.load import patiently, publish_stored
 from support.module_runs import Runner
 from support.nats_processes import NatsProcesses
 
@@ -93,8 +95,9 @@ def test_cluster_begins_with_a_new_operator(version: str, tmp_path: Path, run_mo
             client = await nats.connect(servers.urls, user_credentials=str(creds))
             try:
                 jetstream = client.jetstream(timeout=10)
-                await jetstream.add_stream(name="S", subjects=["s"], num_replicas=3)
-                return (await jetstream.publish("s", b"1")).seq
+                # The servers may still be electing a meta leader.
+                await patiently(partial(jetstream.add_stream, name="S", subjects=["s"], num_replicas=3))
+                return (await patiently(partial(publish_stored, jetstream, "s", b"1", "1"))).seq
             finally:
                 await client.close()
 
