@@ -55,7 +55,8 @@ options:
 EXAMPLES = r"""
 - name: List the streams of all accounts
   natsops.jetstream.nats_stream_info:
-    account_users: "{{ [] | natsops.jetstream.nats_operation_logins('all', nats_server_accounts, password=admin_password) }}"
+    account_users: >-
+      {{ [] | natsops.jetstream.nats_operation_logins('all', nats_server_accounts, password=admin_password) }}
 """
 
 RETURN = r"""

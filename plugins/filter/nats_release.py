@@ -59,7 +59,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The name of the archive C(file), its address C(url), the C(checksum) for M(ansible.builtin.get_url), and the
+    - The name of the archive C(file), its address C(url), the C(checksum) for C(ansible.builtin.get_url), and the
       C(problems). An error leaves the other values empty.
   type: dict
 """
