@@ -185,18 +185,26 @@ def gc_paused() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
+def run_alone(module: AnsibleModule, work: Callable[[], dict[str, Any]]) -> None:
+    """As `run`, for modules that need no connection."""
     try:
-        options = resolve_connection(module.params, os.environ)
-        module.no_log_values.update(known_secrets(options))
-        with gc_paused():
-            result = work(options)
+        result = work()
     except MissingLibrary as missing:
         module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
     except NatsFailure as failure:
         fail(module, failure)
     else:
         module.exit_json(**result)
+
+
+def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
+    def with_options() -> dict[str, Any]:
+        options = resolve_connection(module.params, os.environ)
+        module.no_log_values.update(known_secrets(options))
+        with gc_paused():
+            return work(options)
+
+    run_alone(module, with_options)
 
 
 def run_unconnected(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:

@@ -103,7 +103,7 @@ catalogue:
 import json
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
@@ -118,8 +118,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target im
     READ_SPEC,
     requested_store,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import run_alone
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 
 NONE = "none"
 
@@ -164,12 +164,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    try:
-        module.exit_json(**read(requested_store(params, "path"), params["stream"], params["verify"]))
-    except MissingLibrary as missing:
-        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
-    except NatsFailure as failure:
-        fail(module, failure)
+    run_alone(module, lambda: read(requested_store(params, "path"), params["stream"], params["verify"]))
 
 
 if __name__ == "__main__":

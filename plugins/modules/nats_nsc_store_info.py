@@ -97,12 +97,12 @@ users:
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import document_from_store
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc_store import UnreadableStore, read_store
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import run_alone
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, cut, printable
 
 
@@ -134,13 +134,7 @@ def _failure(code: str, reason: str, problems: object) -> NatsFailure:
 
 def main() -> None:
     module = AnsibleModule(argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True)
-    try:
-        result = read(module.params["path"], time.time())
-    except NatsFailure as failure:
-        fail(module, failure)
-    except MissingLibrary as missing:
-        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
-    module.exit_json(**result)
+    run_alone(module, lambda: read(module.params["path"], time.time()))
 
 
 if __name__ == "__main__":

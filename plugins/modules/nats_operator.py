@@ -100,7 +100,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import role_keys
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import (
@@ -113,8 +113,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds i
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.module import run_alone
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
 
 class OperatorFiles:
@@ -122,15 +122,16 @@ class OperatorFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.keys = KeyDirectory(str(directory))
         self.seeds = [str(directory / name) for name in ("operator.nk", "operator-signing.nk")]
-        self.jwts = [str(directory / name) for name in ("operator.jwt", "system_account.jwt")]
-        self._exists = any(os.path.exists(path) for path in self.jwts)
+        self._jwts = [str(directory / name) for name in ("operator.jwt", "system_account.jwt")]
+        self._exists = any(os.path.exists(path) for path in self._jwts)
         # The seeds of an existing operator may be elsewhere, in a safe place.
-        self.created = [] if self._exists else [p for p in (*self.seeds, *self.jwts) if not os.path.exists(p)]
+        self.created = [] if self._exists else [p for p in (*self.seeds, *self._jwts) if not os.path.exists(p)]
 
-    def complete(self, name: str, system_account: str) -> tuple[Claims, Claims]:
-        """Create the missing files, and return the claims of the operator and of its system account. Raises
-        NatsFailure."""
+    def complete(self, name: str, system_account: str) -> tuple[str, str, Claims]:
+        """Create the missing files. Return the JWTs of the operator and of its system account, and the account's claims.
+        Raises NatsFailure."""
         if self._exists:
             return self._read(name, system_account)
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,11 +139,10 @@ class OperatorFiles:
         system, role = new_key(ACCOUNT), new_key(ACCOUNT)
         keys = OperatorKeys(identity, signing, system.public, role.public)
         jwts = begin(name, system_account, keys, int(time.time()))
-        directory = KeyDirectory(str(self._directory))
-        directory.save(system)
-        directory.save(role)
+        self.keys.save(system)
+        self.keys.save(role)
         # Both files or none: without the account's JWT, no server could start with the operator.
-        replace_all([ManagedFile(path, 0o644, content=f"{jwt}\n".encode()) for path, jwt in zip(self.jwts, jwts)])
+        replace_all([ManagedFile(path, 0o644, content=f"{jwt}\n".encode()) for path, jwt in zip(self._jwts, jwts)])
         return self._read(name, system_account)
 
     def _seed(self, path: str) -> SeedKey:
@@ -150,11 +150,12 @@ class OperatorFiles:
             replace_all([ManagedFile(path, 0o600, content=f"{new_key(OPERATOR).seed}\n".encode(), secret=True)])
         return seed_in_file(path, [OPERATOR], "directory")
 
-    def _read(self, name: str, system_account: str) -> tuple[Claims, Claims]:
-        """Return the claims of existing files. Raises NatsFailure invalid_option if they are not those of this
+    def _read(self, name: str, system_account: str) -> tuple[str, str, Claims]:
+        """Return the same from existing files. Raises NatsFailure invalid_option if they are not those of this
         operator."""
         try:
-            operator, account = (decode_claims(Path(path).read_text(encoding="ascii").strip()) for path in self.jwts)
+            operator_jwt, account_jwt = (Path(path).read_text(encoding="ascii").strip() for path in self._jwts)
+            operator, account = decode_claims(operator_jwt), decode_claims(account_jwt)
         except (InvalidToken, OSError, UnicodeDecodeError) as error:
             raise NatsFailure("invalid_option", f"directory: {self._directory}: {error}") from error
         if operator.kind != OPERATOR or operator.fields["system_account"] != account.subject:
@@ -167,10 +168,7 @@ class OperatorFiles:
                 raise NatsFailure(
                     "invalid_option", f"{option}: {self._directory} has {found!r}; use another directory for {given!r}"
                 )
-        return operator, account
-
-    def jwt(self, number: int) -> str:
-        return Path(self.jwts[number]).read_text(encoding="ascii").strip()
+        return operator_jwt, account_jwt, account
 
 
 def ensure(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -180,20 +178,20 @@ def ensure(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     if check_mode and files.created:
         return {"changed": True, "created": files.created, "variables": {}}
     try:
-        _operator, account = files.complete(params["name"], params["system_account"])
+        operator_jwt, account_jwt, account = files.complete(params["name"], params["system_account"])
     except (FilesError, OSError) as error:
         raise NatsFailure("invalid_option", f"directory: {error}") from error
     except InvalidDocument as error:
         raise NatsFailure("invalid_option", f"name, system_account: {error}") from error
     (role,) = role_keys(account)
     variables = {
-        "nats_server_operator": files.jwt(0),
+        "nats_server_operator": operator_jwt,
         "nats_server_system_account": account.subject,
         "nats_server_config": {
             "resolver": {"type": "full", "dir": params["resolver_dir"]},
-            "resolver_preload": {account.subject: files.jwt(1)},
+            "resolver_preload": {account.subject: account_jwt},
         },
-        "nats_server_api_account_seed": str(KeyDirectory(str(directory)).seed_path(role)),
+        "nats_server_api_account_seed": str(files.keys.seed_path(role)),
         "nats_cluster_key_directory": str(directory),
         "nats_cluster_accounts_seed_file": files.seeds[1],
         "nats_cluster_accounts_key_directory": str(directory),
@@ -211,13 +209,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = ensure(module.params, module.check_mode)
-    except NatsFailure as failure:
-        fail(module, failure)
-    except MissingLibrary as missing:
-        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
-    module.exit_json(**result)
+    run_alone(module, lambda: ensure(module.params, module.check_mode))
 
 
 if __name__ == "__main__":
