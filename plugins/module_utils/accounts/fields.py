@@ -29,6 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys im
     key_kind,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.documents import unknown_key
+from ansible_collections.natsops.jetstream.plugins.module_utils.screen import cut
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
     exact_duration,
     exact_size,
@@ -547,5 +548,4 @@ def moment_words(moment: int) -> str:
 
 
 def short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return cut(repr(value), 60)
