@@ -173,7 +173,7 @@ class OperatorFiles:
 
 def ensure(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure invalid_option."""
-    directory = Path(os.path.abspath(os.path.expanduser(params["directory"])))
+    directory = Path(os.path.abspath(params["directory"]))
     files = OperatorFiles(directory)
     if check_mode and files.created:
         return {"changed": True, "created": files.created, "variables": {}}
