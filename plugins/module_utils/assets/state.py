@@ -88,6 +88,11 @@ class Asset(ABC):
         """Return the asset's INFO, or None if it does not exist."""
 
     @abstractmethod
+    def listed(self) -> bool:
+        """Return whether the meta leader lists the asset. It may apply a creation after the asset's own leader has
+        confirmed it; until then, it answers INFO with "not found", and the next run would create the asset again."""
+
+    @abstractmethod
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
         """Return the effective configuration that the server will derive from `config`. Raises OptionError."""
 
@@ -168,6 +173,11 @@ class StreamAsset(Asset):
                 "not_a_bucket", f"stream {self.name} exists, but its subjects and limits are not those of such a bucket"
             )
         return info
+
+    def listed(self) -> bool:
+        # With a subject, one page contains the name, however many streams there are.
+        subjects = self.api.stream(self.name)["config"].get("subjects") or [None]
+        return self.name in self.api.stream_names(subjects[0])
 
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
         return rules.expected_stream(
@@ -260,6 +270,9 @@ class ConsumerAsset(Asset):
             if failure.err_code == STREAM_NOT_FOUND:
                 return None
             raise
+
+    def listed(self) -> bool:
+        return self.name in self.api.consumer_names(self.stream)
 
     def normal(self, info: Info) -> dict[str, Any]:
         self._now = info.get("ts") or self._now
@@ -430,7 +443,12 @@ def _create(asset: Asset, plan: AssetPlan, run_options: RunOptions) -> Info:
                 "conflict", "another client has since created it with a different configuration"
             ) from failure
         raise
-    return _see(asset, plan.new, plan.desired, run_options, group_too=True)
+    info = _see(asset, plan.new, plan.desired, run_options, group_too=True)
+    if not wait_until(asset.listed, bool, run_options.wait_timeout).done:
+        raise asset.failure(
+            "not_seen", f"it was created, but the meta leader does not list it after {run_options.wait_timeout:g} s"
+        )
+    return info
 
 
 def _update(asset: Asset, info: Info, plan: AssetPlan, run_options: RunOptions) -> Info:
