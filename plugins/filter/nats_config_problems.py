@@ -121,6 +121,13 @@ options:
             the server, and C(mutual) is whether the server also presents the certificate to other servers.
           - Files of the host have no C(key), and C(reasons) lists why nats-server cannot use them.
         type: dict
+      tls_authority:
+        description:
+          - The authority of the inventory, and the certificate that the host presents. If the server is C(running), the
+            authority must have issued this certificate.
+          - C(host), C(source) (V(ca) or V(files)) and C(path) are used only in the text of the problem. C(authorities)
+            and C(presented) are PEM texts, empty if the file does not exist.
+        type: dict
       run:
         description:
           - The hosts of a run, compared with the inventory and the live cluster. The comparison finds runs that would
@@ -171,18 +178,19 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None = None) -> list[ConfigProblem]:
     """Return all problems; see DOCUMENTATION."""
     known = dict(context or {})
-    run, tls_files = known.pop("run", None), known.pop("tls_files", None)
+    run, tls_files, authority = (known.pop(key, None) for key in ("run", "tls_files", "tls_authority"))
     found = config_problems(config, known)
     if "version" in known:
         found = [*_version_problems(known["version"]), *found]
     found += [warning("nats_server_version", line) for line in version_warnings(known.get("versions") or (), config)]
     found += migration_problems(known.get("loaded") or {}, config)
-    if tls_files:
+    if tls_files or authority:
         # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
         # than all other imports.
-        from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import file_problems
+        from ansible_collections.natsops.jetstream.plugins.plugin_utils import _certificates
 
-        found += file_problems(tls_files, datetime.now(timezone.utc))
+        found += _certificates.file_problems(tls_files, datetime.now(timezone.utc)) if tls_files else []
+        found += _certificates.authority_problems(authority) if authority else []
     if run:
         found += membership_problems({**run, "members": known.get("members") or []})
         found += flag_problems(config, [*(run.get("live") or ()), *(run.get("versions") or ())])

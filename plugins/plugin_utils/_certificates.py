@@ -123,6 +123,35 @@ def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem
     ]
 
 
+def authority_problems(given: Mapping[str, Any]) -> list[ConfigProblem]:
+    """Return an error if a running server presents a certificate of another authority than the inventory's; see
+    `tls_authority` of the filter nats_config_problems. Clients and servers that trust only the old authority would
+    refuse new certificates, so only a rotation may replace it."""
+    if not given["running"] or not given["presented"]:
+        return []
+    try:
+        if given["authorities"] and trusted(given["presented"], given["authorities"]):
+            return []
+    except ValueError as error:
+        return [{"severity": "error", "option": "nats_server_tls_source", "message": f"{given['path']}: {error}"}]
+    path, host = given["path"], given["host"]
+    found = (
+        f"{path} did not issue the certificate that {host} presents"
+        if given["authorities"]
+        else f"{path} does not exist, but {host} presents a certificate"
+    )
+    option, source, new = (
+        ("nats_server_tls_ca_dir", "Copy the directory from the controller that deployed the cluster", "new_ca_dir")
+        if given["source"] == "ca"
+        else ("nats_server_tls_ca_src", "Set it to the authority that issued the certificate", "new_ca_src")
+    )
+    message = (
+        f"{found}; clients and servers that trust its authority would refuse certificates of another one. {source}, or"
+        f" change the authority with nats_server_tls_{new} and the playbook rotate_certificates"
+    )
+    return [{"severity": "error", "option": option, "message": message}]
+
+
 def _public(key: str) -> Any:
     return serialization.load_pem_private_key(key.encode(), password=None).public_key()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from support.module_runs import Runner
-from support.role_cluster import load
+from support.role_cluster import load, words
 from support.rotation_site import NAMES, Site, Watch, changed, login
 
 pytestmark = pytest.mark.playbook
@@ -78,6 +78,38 @@ def test_new_authority_is_trusted_first_and_the_old_one_removed_last(site: Site)
     adopt(site, new)
     output = site.playbook(ROTATE).output
     assert "There is nothing to do" in output and changed(output) == 0
+
+
+def test_a_deployment_does_not_replace_the_authority(site: Site) -> None:
+    """A controller without the directory would create another authority, which no client trusts."""
+    before, empty = site.contents(), site.root / "colleague"
+    for arguments in (["--check"], []):
+        output = words(site.playbook("deploy", *arguments, fails=True, nats_server_tls_ca_dir=str(empty)).output)
+        assert "colleague/ca.crt does not exist, but n1 presents a certificate" in output
+    assert site.contents() == before and not empty.exists()
+
+
+@pytest.mark.chaos
+def test_a_lost_authority_is_replaced_with_the_files_of_the_hosts(site: Site) -> None:
+    """The key of the authority is gone; docs/security.md has the procedure."""
+    pids, old, kept, new = site.pids(), authority(site), site.root / "kept", site.root / "ca-found"
+    kept.mkdir()
+    (kept / "ca.crt").write_bytes(site.file("n1", "tls/ca.crt"))
+    for name in NAMES:
+        (kept / f"{name}.crt").write_bytes(site.file(name, "tls/server.crt"))
+        (kept / f"{name}.key").write_bytes(site.file(name, "tls/server.key"))
+    application = site.root / "application"
+    shutil.move(old, application)
+    site.variables.update(nats_server_tls_ca_dir=str(kept), nats_server_tls_new_ca_dir=str(new))
+    connect_with(site, application)
+    site.playbook(ROTATE, nats_cluster_rotate_stop_after="new_certificates")
+    connect_with(site, new)
+    site.playbook(ROTATE, nats_cluster_rotate_stop_after="remove_old_ca")
+    adopt(site, new)
+    for key in ("cert", "key"):
+        del site.variables[f"nats_server_api_tls_{key}_file"]
+    assert "There is nothing to do" in site.playbook(ROTATE).output and site.pids() == pids
+    site.deploy_changes_nothing()
 
 
 def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
@@ -157,13 +189,13 @@ def test_operators_files_rotate_the_authority_and_bad_ones_change_nothing(site: 
     (new / "n1.key").write_bytes((new / "n3.key").read_bytes())
     shutil.copy(old / "n2.crt", new / "n2.crt")
     output = site.playbook(ROTATE, fails=True, **until).output
-    for words in (
+    for reason in (
         "nats_server_tls_bundle_src (",
         "the key does not match the certificate",
         f"{new}/n2.crt was not issued by",
         "which this playbook uses to connect",
     ):
-        assert words in output
+        assert reason in output
     assert site.contents() == before
     for name, content in good.items():
         (new / name).write_bytes(content)

@@ -104,6 +104,28 @@ def test_files_of_a_certificate_that_cannot_be_presented_are_problems_of_the_con
     ]
 
 
+def test_only_a_rotation_replaces_the_authority_of_a_running_server() -> None:
+    own, _key = certificate("n1.example.com")  # self-signed: its own authority
+    other, _other_key = certificate("n1.example.com")
+    given = {"host": "n1", "source": "ca", "path": "/pki/ca.crt", "running": True, "presented": own}
+
+    def messages(**different: Any) -> list[tuple[str, str]]:
+        context = {"tls_authority": {**given, "authorities": own, **different}}
+        found = nats_config_problems({"port": 4222}, context)
+        return [(one["option"], one["message"]) for one in found if one["option"].startswith("nats_server_tls")]
+
+    assert messages() == messages(authorities=other + own) == []
+    assert messages(authorities="", presented="") == messages(authorities=other, running=False) == []
+    for source, option in (("ca", "nats_server_tls_ca_dir"), ("files", "nats_server_tls_ca_src")):
+        ((where, message),) = messages(authorities=other, source=source)
+        assert where == option and message.startswith("/pki/ca.crt did not issue the certificate that n1 presents;")
+        assert option.replace("tls_ca", "tls_new_ca") in message
+    ((_where, message),) = messages(authorities="")
+    assert message.startswith("/pki/ca.crt does not exist, but n1 presents a certificate;")
+    ((where, message),) = messages(authorities="-----BEGIN PRIVATE KEY-----")
+    assert (where, message) == ("nats_server_tls_source", "/pki/ca.crt: the certificates include a private key")
+
+
 def test_secrets_are_referred_to_and_defined_by_the_same_names() -> None:
     config = {"authorization": {"user": "u", "password": "s3cret"}}
     assert "s3cret" in nats_conf(config)
