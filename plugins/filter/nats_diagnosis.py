@@ -69,6 +69,11 @@ options:
     type: list
     elements: str
     default: []
+  inventory:
+    description: The inventory sources that the commands of the diagnosis name. The default of Ansible is left out.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -118,9 +123,11 @@ def nats_diagnosis(
     server_info: dict[str, Any],
     hosts: list[dict[str, Any]] | None = None,
     pinned_accounts: list[str] | None = None,
+    inventory: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the diagnosis as data; see DOCUMENTATION."""
-    return diagnose(info, server_info, hosts or (), pinned_accounts or ())
+    sources = [source for source in inventory or () if source != "/etc/ansible/hosts"]
+    return diagnose(info, server_info, hosts or (), pinned_accounts or (), sources)
 
 
 class FilterModule:

@@ -10,6 +10,7 @@ is reported as such: unknown is never ok."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,6 +136,8 @@ _CRITICAL_PROBLEMS = (
     "meta_outsider",
     "meta_group_foreign",
 )
+#: Problems of groups that are out of service until they are repaired; other problems only reduce redundancy.
+_OUTAGES = ("_no_leader", "_no_quorum", "_leader_disputed")
 #: Problems of expected servers that are not in the cluster.
 _NOT_THERE = ("server_missing", "server_isolated")
 
@@ -196,13 +199,15 @@ def diagnose(
     server_info: Mapping[str, Any] | None = None,
     hosts: Sequence[Mapping[str, Any]] = (),
     pinned_accounts: Sequence[str] = (),
+    inventory: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the diagnosis with the keys schema, verdict, causes and findings (worst first), checks, next_steps,
     servers and logs.
 
     `info` and `server_info` are results of nats_cluster_info and nats_server_info, including failed ones. `hosts`: for
     each managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent,
-    disk_mount, maintenance (None: not in maintenance), closed_ports (None: not read).
+    disk_mount, maintenance (None: not in maintenance), closed_ports (None: not read). `inventory`: the sources that
+    the printed commands name.
     """
     marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
     if marks and info.get("problems"):
@@ -222,7 +227,10 @@ def diagnose(
     logs = {
         host["server_name"]: log_kinds(host["log_lines"], host.get("pid")) for host in hosts if host.get("log_lines")
     }
-    causes = [_cause_row(cause, evidence, logs) for cause in _causes(evidence)]
+    known_causes = _causes(evidence)
+    causes = [_cause_row(cause, evidence, logs) for cause in known_causes]
+    for cause in causes:
+        cause["commands"] = [_with_inventory(command, inventory) for command in cause["commands"]]
     causes.sort(key=lambda cause: _ORDER.index(cause["severity"]))
     findings = [finding for check in checks for finding in check.findings]
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
@@ -231,7 +239,7 @@ def diagnose(
     steps += [row["next"] for row in rows if row["severity"] != NOTE]
     return {
         "schema": SCHEMA,
-        "verdict": _verdict([*causes, *rows], checks, sorted(marks)),
+        "verdict": _verdict([*causes, *rows], checks, sorted(marks), _extent(known_causes, evidence)),
         "causes": causes,
         "checks": [check.as_dict() for check in checks],
         "findings": rows,
@@ -239,6 +247,16 @@ def diagnose(
         "servers": [_server_row(server) for server in info.get("servers") or ()],
         "logs": logs,
     }
+
+
+def _with_inventory(command: str, inventory: Sequence[str]) -> str:
+    """Return a command that can be copied: with `-i` if it runs a playbook."""
+    program, _space, rest = command.partition(" ")
+    if program != "ansible-playbook" or not inventory:
+        return command
+    playbook, space, options = rest.partition(" ")
+    sources = " ".join(f"-i {shlex.quote(source)}" for source in inventory)
+    return f"{program} {playbook} {sources}{space}{options}"
 
 
 def _causes(evidence: DiagnosisEvidence) -> list[RootCause]:
@@ -276,18 +294,41 @@ def _cause_row(
             continue
         if host.get("unreachable") or host.get("running") is False:
             row["evidence"].append(f"{name}: {_host_state(host)}")
-        row["evidence"] += [f"{name} logged: {log_text(kind)}" for kind in logs.get(name, ())[:1]]
+        last = sorted(logs.get(name, ()), key=lambda kind: str(kind["last"]))[-1:]
+        row["evidence"] += [f"{name} logged last: {log_text(kind)}" for kind in last]
     return {**row, "severity": CRITICAL if severe else WARNING}
 
 
+def _extent(causes: Sequence[RootCause], evidence: DiagnosisEvidence) -> tuple[str, str]:
+    """Return the first word of a critical verdict, and a sentence on the servers that may still fail, if known."""
+    codes = {problem.code for cause in causes for problem in cause.problems if problem.severity == ERROR}
+    if "servers" not in evidence.info or any(code.endswith(_OUTAGES) for code in codes):
+        return "BROKEN", ""
+    meta = evidence.info.get("meta") or {}
+    answering = {server["name"] for server in evidence.info["servers"]}
+    spare = len(answering & set(meta.get("members") or ())) - int(meta.get("quorum") or 0)
+    if not meta.get("quorum") or spare < 0:
+        return "DEGRADED", ""
+    if spare:
+        return "DEGRADED", f" The meta group has a quorum; {counted(spare, 'more server')} may fail."
+    return "DEGRADED", " The meta group has a quorum, but loses it if one more server fails."
+
+
 def _verdict(
-    rows: Sequence[Mapping[str, Any]], checks: Sequence[DiagnosisCheck], away: Sequence[str] = ()
+    rows: Sequence[Mapping[str, Any]],
+    checks: Sequence[DiagnosisCheck],
+    away: Sequence[str],
+    extent: tuple[str, str],
 ) -> dict[str, str]:
     counts = {severity: sum(row["severity"] == severity for row in rows) for severity in _ORDER}
     skipped = [check.name for check in checks if check.skipped]
     blind = f" Not checked: {', '.join(skipped)}." if skipped else ""
     if counts[CRITICAL]:
-        return {"status": CRITICAL, "text": f"BROKEN: {counts[CRITICAL]} critical, {counts[WARNING]} warnings.{blind}"}
+        word, margin = extent
+        return {
+            "status": CRITICAL,
+            "text": f"{word}: {counts[CRITICAL]} critical, {counts[WARNING]} warnings.{margin}{blind}",
+        }
     if counts[WARNING]:
         return {"status": WARNING, "text": f"WORKING, with {counts[WARNING]} warnings.{blind}"}
     if away:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import (
     CATCHING_UP,
@@ -39,6 +39,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_vers
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
+#: Problems of a meta group without a majority.
+_META_LOST = ("meta_no_leader", "meta_no_quorum")
+#: Members that scale_in leaves (nats_cluster_min_servers).
+_LEAST_MEMBERS = 3
 #: HEALTHZ errors caused by the storage (filestore.go, jetstream_errors_generated.go).
 _STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insufficient resources", "write error")
 #: HEALTHZ errors of a server that is reading its store after a start.
@@ -215,15 +219,34 @@ _FINISH_THE_UPGRADE = (
 
 def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ...], scene: Scene) -> RootCause:
     states = sorted({scene.hosts[name] for name in names if name in scene.hosts})
-    leaving = json.dumps({"nats_server_cluster_leaving": sorted(names)})
     commands = (
         f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {joined_names(names)}",
         *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
         "ansible-playbook natsops.jetstream.deploy  # starts stopped servers and corrects other differences",
-        f"ansible-playbook natsops.jetstream.scale_in -e {shlex.quote(leaving)}  # only for servers that never come back",
+        *_for_good(names, taken, scene),
     )
     title = f"{what}{f' ({states[0]})' if len(states) == 1 else ''}"
     return RootCause(kind, with_symptoms(title, taken), taken, tuple(sorted(names)), commands, _silence(names, scene))
+
+
+def _for_good(names: Collection[str], taken: Iterable[Problem], scene: Scene) -> Iterator[str]:
+    """Yield the commands for servers that will never return: a rescue without a majority of the meta group, otherwise
+    a replacement, or removal if enough servers remain."""
+    if any(problem.code in _META_LOST for problem in taken):
+        dead = json.dumps({"nats_cluster_rescue_dead": sorted(names)})
+        yield (
+            f"ansible-playbook natsops.jetstream.rescue -e {shlex.quote(dead)} --check  # only if the majority never "
+            "returns"
+        )
+        return
+    one = f"ansible-playbook natsops.jetstream.replace -e nats_cluster_replace={shlex.quote(min(names))}"
+    more = "" if len(names) == 1 else ", then the next"
+    yield f"{one}  # only for a machine that never returns{more}"
+    leaving = json.dumps({"nats_server_cluster_leaving": sorted(names)})
+    clusters = {scene.clusters[name] for name in names if name in scene.clusters}
+    remaining = [name for name in scene.answered if not clusters or scene.clusters.get(name) in clusters]
+    if len(remaining) >= _LEAST_MEMBERS:
+        yield f"ansible-playbook natsops.jetstream.scale_in -e {shlex.quote(leaving)}  # without a replacement"
 
 
 def _silence(names: Iterable[str], scene: Scene) -> float | None:
@@ -375,10 +398,10 @@ def routes_cut(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
 
 
 def meta_group(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
-    leaderless = any(problem.code in ("meta_no_leader", "meta_no_quorum") for problem in left)
+    leaderless = any(problem.code in _META_LOST for problem in left)
     taken = left.take(
         lambda problem: (
-            problem.code in ("meta_no_leader", "meta_no_quorum")
+            problem.code in _META_LOST
             or (leaderless and problem.code == "server_unhealthy" and says(problem, META_WORDS))
         )
     )

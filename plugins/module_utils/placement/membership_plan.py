@@ -255,8 +255,8 @@ def _refusals(request: MembershipOptions, found: _Found) -> Iterable[str]:
         ]
     elif not first and found.leaderless:
         first = [
-            f"The meta group of {request.label} has no leader, so its members are unknown and no server can join or "
-            f"leave. {', '.join(sorted(found.answering)) or 'No server'} answered: start the others with deploy."
+            f"The meta group of {request.label} has no leader, so its members are unknown and no plan can be made. "
+            f"{', '.join(sorted(found.answering)) or 'No server'} answered: start the others with deploy."
         ]
     if first:
         yield from first

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import _with_inventory, diagnose
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis_page import diagnosis_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_kinds
 
@@ -88,6 +88,10 @@ def judge(
     }
     told = {"servers": rows or [asked("n1", ["n2"]), asked("n2", ["n1"])]}
     return diagnose(read, told, [host("n1"), host("n2")] if hosts is None else hosts)
+
+
+def with_inventory(command: str) -> str:
+    return _with_inventory(command, ["my hosts.yml"])
 
 
 def codes(data: dict[str, Any]) -> list[tuple[str, str]]:
@@ -190,9 +194,13 @@ def test_a_dead_server_is_the_first_cause_with_its_age_and_the_state_of_its_host
         {"code": "server_unexpected", "severity": "error", "subject": "n9", "message": "n9 answered", "servers": ["n9"]},
     ]  # fmt: skip
     members = {"leader": "n1", "size": 3, "quorum": 2, "members": ["n1", "n2", "n3"]}
+    log = [
+        "[7] 2026/11/20 09:00:00.1 [FTL] a fault of the start",
+        "[7] 2026/11/20 10:00:01.1 [FTL] no space left on device",
+    ]
     hosts = [
         host("n1"),
-        host("n3", running=False, pid=None, log_lines=["[7] 2026/11/20 10:00:00.1 [FTL] no space left on device"]),
+        host("n3", running=False, pid=None, log_lines=log),
     ]
     data = judge(hosts=hosts, problems=lost, meta={**members, "replicas": [{"name": "n3", "active": 725.0}]})
     down, other = data["causes"]
@@ -204,10 +212,50 @@ def test_a_dead_server_is_the_first_cause_with_its_age_and_the_state_of_its_host
         "  1. critical: n3 does not answer (its host is up, but nats-server is not running there): "
         "5000 streams miss a replica (for 12m5s)"
     )
-    assert "       n3 logged: [FTL] no space left on device (at 2026/11/20 10:00:00.1)" in lines
+    assert "       n3 logged last: [FTL] no space left on device (at 2026/11/20 10:00:01.1)" in lines
+    assert "     $ ansible-playbook natsops.jetstream.replace -e nats_cluster_replace=n3" in text
+    assert "scale_in" not in text  # two servers remain
     assert any(line.startswith("     $ systemctl status nats-server") for line in lines)
-    assert lines[-1].startswith("BROKEN: 1 critical")
+    assert lines[-1].startswith(
+        "DEGRADED: 1 critical, 2 warnings. The meta group has a quorum, but loses it if one more server fails."
+    )
     assert len(lines) < 60
+
+
+def test_the_commands_for_servers_that_never_return_fit_the_remaining_members() -> None:
+    def missing(*names: str, **meta: Any) -> dict[str, Any]:
+        members = [f"n{number}" for number in range(1, 6)]
+        problems = [
+            {"code": "server_missing", "severity": "error", "subject": name, "message": "m", "servers": [name]}
+            for name in names
+        ]
+        lost = {"code": "meta_no_quorum", "severity": "error", "subject": "meta group", "message": "no meta leader",
+                "servers": [], "absent": list(names)}  # fmt: skip
+        alive = [name for name in members if name not in names]
+        return judge(
+            [server(name) for name in alive],
+            [asked(name, []) for name in alive],
+            problems=problems if meta["leader"] else [*problems, lost],
+            meta={"size": 5, "quorum": 3, "members": members, **meta},
+        )
+
+    data = missing("n5", leader="n1")
+    assert "; 1 more server may fail" in data["verdict"]["text"]
+    assert data["causes"][0]["commands"][-2:] == [
+        "ansible-playbook natsops.jetstream.replace -e nats_cluster_replace=n5  # only for a machine that never returns",
+        'ansible-playbook natsops.jetstream.scale_in -e \'{"nats_server_cluster_leaving": ["n5"]}\'  # without a replacement',
+    ]
+    data = missing("n3", "n4", "n5", leader=None)
+    assert data["verdict"]["text"].startswith("BROKEN: ")
+    assert data["causes"][0]["commands"][-1] == (
+        'ansible-playbook natsops.jetstream.rescue -e \'{"nats_cluster_rescue_dead": ["n3", "n4", "n5"]}\' --check'
+        "  # only if the majority never returns"
+    )
+    assert with_inventory("systemctl status nats-server") == "systemctl status nats-server"
+    assert with_inventory("ansible-playbook natsops.jetstream.deploy  # starts them") == (
+        "ansible-playbook natsops.jetstream.deploy -i 'my hosts.yml'  # starts them"
+    )
+    assert not any("scale_in" in command or "replace" in command for command in data["next_steps"])
 
 
 def test_the_page_counts_repeated_lines_and_lists_each_next_step_once() -> None:
