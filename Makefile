@@ -95,7 +95,7 @@ help: ## this list
 ## --- Trying it ---------------------------------------------------------------------------------------------------------
 
 DEMO_DIR := $(TOP)/.demo/$(TOPOLOGY)
-DEMO_PLAY := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_INVENTORY_UNPARSED_WARNING=false $(BUILD_VENV)/bin/ansible-playbook -e demo_dir=$(DEMO_DIR) \
+DEMO_PLAY := ANSIBLE_REMOTE_TMP=$(CACHE)/ansible/tmp ANSIBLE_ASYNC_DIR=$(CACHE)/ansible/async ANSIBLE_INVENTORY_UNPARSED_WARNING=false $(BUILD_VENV)/bin/ansible-playbook -e demo_dir=$(DEMO_DIR) \
 	-e demo_topology=$(TOPOLOGY)
 DEMO = binary=$$(NATSOPS_CACHE="$${NATSOPS_CACHE:-$(CACHE)/downloads}" $(BUILD_VENV)/bin/python tests/lab/binaries.py $(DEMO_VERSION)) && \
 	$(DEMO_PLAY) -e demo_version=$(DEMO_VERSION) -e demo_binary="$$binary"
@@ -106,7 +106,7 @@ demo: demo-$(TOPOLOGY) ## a three-server JetStream cluster on this machine, by t
 demo-cluster: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j2 BUILD_VENV=$(BUILD_VENV) demo-deploy $(SPARK_VENV)/.made
 	@$(DEMO) -e nats_insights_venv=$(SPARK_VENV) natsops.jetstream.demo_insights
-	@cat $(DEMO_DIR)/report.txt $(DEMO_DIR)/insights.txt
+	@cat $(DEMO_DIR)/insights.txt $(DEMO_DIR)/report.txt
 
 demo-deploy: $(INSTALLED)
 	@$(DEMO) natsops.jetstream.demo

@@ -113,13 +113,10 @@ def test_the_demo_runs_from_the_artifact_alone_and_leaves_nothing(empty_controll
         live.write_text(f"plugin: natsops.jetstream.nats_cluster\ncontext: {context}\n")
         listed = empty_controller.call("ansible-inventory", "-i", str(live), "--list")
         assert sorted(json.loads(listed.stdout)["_meta"]["hostvars"]) == ["n1-c1", "n2-c1", "n3-c1"], listed.stderr
-        module = ["localhost", "-m", "natsops.jetstream.nats_cluster_health", "-a", f"context={context}"]
-        asked = empty_controller.call("ansible", *module)
-        assert asked.returncode == 0, asked.stdout
-        assert (
-            not empty_controller.prefix
-            or HERE.call("ansible", *module[:-1], f"context={context} wait=false").returncode != 0
-        )
+        inventory = ["-i", f"{tmp_path}/demo/inventory.yml"]
+        diagnosis = empty_controller.playbook("diagnose", *inventory)
+        assert diagnosis.returncode == 0 and "Root causes" not in diagnosis.stdout, diagnosis.stdout
+        assert not empty_controller.prefix or HERE.playbook("diagnose", *inventory).returncode != 0
 
 
 def test_the_supercluster_of_nats_by_example(tmp_path: Path) -> None:

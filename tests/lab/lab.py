@@ -5,7 +5,7 @@
 
 A lab is one network namespace with a bridge (10.77.0.1) and any number of systemd-nspawn hosts (from 10.77.0.11 up),
 each on an overlay of a cached root file system. Nothing leaves the namespace: hosts are air-gapped. The lab's inventory
-makes Ansible enter the namespace, for SSH and for modules on localhost; ``lab.py run NAME -- CMD`` runs any command
+makes Ansible enter the namespace, for SSH and for modules on localhost; ``lab.py run --name NAME CMD`` runs any command
 inside.
 
 Hosts can be in sites: ``lab.py up --hosts a/east,b/east,c/west``. Each site has its own bridge and network
@@ -865,11 +865,11 @@ def parser() -> argparse.ArgumentParser:
     one = verb(
         "run",
         "run a command of this machine in the lab's network",
-        lambda a: _replace_process(get(a.lab).inside(a.command)),
+        lambda a: _replace_process(get(a.name).inside(a.command[a.command[:1] == ["--"] :])),
         False,
     )
-    one.add_argument("lab")
-    one.add_argument("command", nargs="+")
+    one.add_argument("--name", metavar="LAB", help="the lab; not needed when only one is running")
+    one.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND ...")
     one = verb(
         "ssh",
         "log in to a host, or run a command there, over SSH",

@@ -230,11 +230,11 @@ def antsibull_changelog(arguments: list[str]) -> None:
 
 
 def lab(arguments: list[str]) -> None:
-    """Check `python3 lab.py VERB …`, which runs in its folder of the installed collection."""
+    """Check `python3 lab.py VERB …`, which runs in a checkout."""
     script = "import sys; from lab import parser; parser().parse_args(sys.argv[1:])"
     command = [sys.executable, "-c", script, *arguments[2:]]
     done = subprocess.run(command, cwd=CHECKOUT / "tests/lab", capture_output=True, text=True, check=False)
-    assert (arguments[1], done.returncode) == ("lab.py", 0), done.stderr
+    assert (arguments[1], done.returncode) == ("tests/lab/lab.py", 0), done.stderr
 
 
 def cd(arguments: list[str]) -> None:
@@ -487,7 +487,7 @@ def test_each_block_of_data_is_right(block: Block) -> None:
         "python -m jetstream_insights nothing --lake x",
         "python -m jetstream_insights gold --no-such x",
         "export NO_SUCH=1",
-        "python3 lab.py kill --no-such n1",
+        "python3 tests/lab/lab.py kill --no-such n1",
         "rm -rf /",
     ],
 )
