@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tests the operations on messages and positions with real servers: each one is predicted, carried out once, and refused
-if it is dangerous. nats_kv_entry_info and nats_object_info read the results."""
+if it is dangerous. nats_kv_entry_info, nats_object_info and nats_stream_message_info read the results."""
 
 from __future__ import annotations
 
@@ -255,6 +255,38 @@ def test_pinned_client_is_unpinned(
 def settings(change: Run, five: NatsProcesses) -> dict[str, Any]:
     change("kv_bucket", bucket="settings", history=3, num_replicas=3)
     return {"bucket": "settings"}
+
+
+def test_messages_are_read_by_sequence_and_subject(change: Run, refused: Run, run: Run, five: NatsProcesses) -> None:
+    change("stream", stream="ORDERS", subjects=["orders.>"], num_replicas=3)
+
+    async def written(js: Any) -> None:
+        for number in range(1, 13):
+            headers = {"Nats-Msg-Id": str(number), "Colour": "red"} if number == 10 else None
+            await js.publish(f"orders.{number % 2}", b"\xff" if number == 11 else str(number).encode(), headers=headers)
+        await js.delete_msg("ORDERS", 7)
+
+    with_client(five, written)
+
+    def read(**options: Any) -> tuple[list[int], int | None]:
+        found = run("stream_message_info", stream="ORDERS", **options)
+        return [message["sequence"] for message in found["messages"]], found["next_sequence"]
+
+    assert read(first_sequence=5, last_sequence=9) == ([5, 6, 8, 9], None)
+    assert read(subject="orders.0", first_sequence=3) == ([4, 6, 8, 10, 12], None)
+    assert read(first_sequence=6, limit=2) == ([6, 8], 9)
+    assert read(newest=True, subject="orders.1") == ([11], None)
+    assert read(newest=True, subject="orders.none") == read(first_sequence=13) == ([], None)
+    ten, eleven = run("stream_message_info", stream="ORDERS", first_sequence=10, last_sequence=11)["messages"]
+    assert (ten["data"], ten["data_base64"], ten["subject"]) == ("10", None, "orders.0")
+    assert ten["headers"] == {"Nats-Msg-Id": ["10"], "Colour": ["red"]}
+    assert (eleven["data"], eleven["data_base64"], eleven["headers"]) == (None, "/w==", {})
+    for options, message in (
+        ({"limit": 1001}, "limit: must be from 1 to 1000, not 1001"),
+        ({"first_sequence": 9, "last_sequence": 8}, "must be at least 1, the first one first"),
+        ({"newest": True, "last_sequence": 8}, "newest: selects one message"),
+    ):
+        assert message in refused("stream_message_info", "invalid_option", stream="ORDERS", **options)["msg"]
 
 
 def entries(run: Run, **options: Any) -> list[tuple[str, str, str | None]]:

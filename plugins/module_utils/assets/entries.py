@@ -8,7 +8,6 @@ Source: ADR-8 (key-value), and its implementation in nats.go.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Mapping
@@ -16,6 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config, OptionError
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import (
+    message_data,
+    message_headers,
+    text_or_base64,
+)
 
 PUT, DELETE, PURGE, EXPIRED = "put", "delete", "purge", "expired"
 
@@ -23,8 +27,8 @@ PUT, DELETE, PURGE, EXPIRED = "put", "delete", "purge", "expired"
 DELETION = {"KV-Operation": "DEL"}
 PURGING = {"KV-Operation": "PURGE", "Nats-Rollup": "sub"}
 
-#: The headers of messages that are not values.
-_MARKS = (("KV-Operation: DEL", DELETE), ("KV-Operation: PURGE", PURGE), ("Nats-Marker-Reason:", EXPIRED))
+#: The operations of messages that are not values.
+_MARKS = {"DEL": DELETE, "PURGE": PURGE}
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 
@@ -41,9 +45,10 @@ class KeyEntry:
 
 def read_entry(message: Mapping[str, Any]) -> KeyEntry:
     """Return the entry in a message of STREAM.MSG.GET."""
-    headers = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
-    operation = next((name for mark, name in _MARKS if mark in headers), PUT)
-    value = base64.b64decode(message.get("data") or "") if operation == PUT else None
+    headers = message_headers(message)
+    marks = [_MARKS[value] for value in headers.get("KV-Operation", ()) if value in _MARKS]
+    operation = marks[0] if marks else EXPIRED if "Nats-Marker-Reason" in headers else PUT
+    value = message_data(message) if operation == PUT else None
     return KeyEntry(str(message["subject"]), int(message["seq"]), value, operation, str(message["time"]))
 
 
@@ -77,12 +82,7 @@ def shown(entry: KeyEntry | None) -> dict[str, Any] | None:
 
 def described(entry: KeyEntry, prefix: str) -> dict[str, Any]:
     """Return an entry with its value: `value` if the value is text, otherwise `value_base64`."""
-    text = encoded = None
-    if entry.value is not None:
-        try:
-            text = entry.value.decode()
-        except UnicodeDecodeError:
-            encoded = base64.b64encode(entry.value).decode()
+    text, encoded = (None, None) if entry.value is None else text_or_base64(entry.value)
     return {
         "key": entry.subject[len(prefix) :],
         "revision": entry.revision,

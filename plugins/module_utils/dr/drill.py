@@ -9,7 +9,6 @@ The drill treats the origin as lost and never queries it.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -23,6 +22,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import Drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import MIRROR, copy_kind
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import message_headers
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
 
 #: Metadata key of a throw-away copy; its value is the stream's name. Streams without it are never deleted.
@@ -34,7 +34,7 @@ _LEFT_OUT = (
     *("max_age", "allow_msg_ttl", "subject_delete_marker_ttl", "deny_delete", "deny_purge"),
 )
 
-_SOURCE_HEADER = b"nats-stream-source:"
+_SOURCE_HEADER = "nats-stream-source"
 
 Message = Mapping[str, Any]
 
@@ -142,13 +142,11 @@ def another(copied: Message, drilled: Message) -> str:
     for key in ("subject", "data"):
         if (copied.get(key) or "") != (drilled.get(key) or ""):
             return key
-    return "" if _headers(copied) == _headers(drilled) else "headers"
-
-
-def _headers(message: Message) -> list[bytes]:
-    lines = base64.b64decode(message.get("hdrs") or "").split(b"\r\n")
-    found = [line for line in lines if line and not line.lower().startswith(_SOURCE_HEADER)]
-    return found if len(found) > 1 else []
+    one, other = (
+        {name: values for name, values in message_headers(message).items() if name.lower() != _SOURCE_HEADER}
+        for message in (copied, drilled)
+    )
+    return "" if one == other else "headers"
 
 
 def drill_lines(name: str, site: str, drill: Drill, compared: int) -> list[str]:

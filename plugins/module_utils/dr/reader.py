@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -44,6 +43,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes
     STREAM_NOT_FOUND,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import header_values
 
 _SIDE_SPEC: dict[str, Any] = {
     "type": "dict",
@@ -75,7 +75,7 @@ DR_SPEC: dict[str, dict[str, Any]] = {
 }
 
 #: Start of the header of a copied message; the name of its source stream and its sequence there follow.
-SOURCE_HEADER = b"nats-stream-source:"
+SOURCE_HEADER = "Nats-Stream-Source"
 
 
 @dataclass(frozen=True)
@@ -203,11 +203,8 @@ def _last_sourced(api: JetStreamApi, name: str) -> int:
 
 def source_sequence(message: Mapping[str, Any]) -> Optional[int]:
     """Return a message's sequence in its source stream, or None if it was published directly to this stream."""
-    for line in base64.b64decode(message.get("hdrs") or "").split(b"\r\n"):
-        if line.lower().startswith(SOURCE_HEADER):
-            parts = line.split(b":", 1)[1].split()
-            return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
-    return None
+    parts = next(iter(header_values(message, SOURCE_HEADER)), "").split()
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
 
 
 def _with_consumers(api: JetStreamApi, streams: Sequence[Protected], readings: list[SideReading]) -> list[SideReading]:

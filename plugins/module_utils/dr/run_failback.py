@@ -9,7 +9,6 @@ origin serves.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -45,6 +44,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import header_values
 from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, some_names
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 
@@ -337,12 +337,9 @@ def _messages(api: JetStreamApi, stream: str, first: int, last: int) -> list[Map
 
 
 def _ids(api: JetStreamApi, stream: str, first: int, last: int) -> set[str]:
-    found = set()
+    found: set[str] = set()
     for message in _messages(api, stream, first, last):
-        for line in base64.b64decode(message.get("hdrs") or "").decode(errors="replace").split("\r\n"):
-            key, _colon, value = line.partition(":")
-            if key.lower() == "nats-msg-id":
-                found.add(value.strip())
+        found.update(header_values(message, "Nats-Msg-Id"))
     return found
 
 

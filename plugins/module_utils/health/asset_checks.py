@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Peer, RaftGroup
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import message_data, message_headers
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
@@ -237,7 +237,7 @@ def check_message(options: Options, message: Mapping[str, Any] | None, now: date
     if message is None:
         result.add(CRITICAL, f"no message found on {options['subject']}")
         return result
-    body = base64.b64decode(message.get("data") or "")
+    body = message_data(message)
     result.measure("size", len(body), "B")
     age: float | None = None
     if not options["body_timestamp"]:
@@ -282,12 +282,9 @@ def check_kv(options: Options, info: Mapping[str, Any], key_message: Mapping[str
 
 def _deletion(message: Mapping[str, Any]) -> str | None:
     """Return the marker with which a message deletes its key (ADR-8, ADR-43), or None if the message is a value."""
-    head = base64.b64decode(message.get("hdrs") or "").decode(errors="replace")
-    for line in head.splitlines():
-        name, _colon, value = line.partition(":")
-        if name in ("KV-Operation", "Nats-Marker-Reason") and value.strip() != "PUT":
-            return f"{name}: {value.strip()}"
-    return None
+    headers = message_headers(message)
+    marks = ((name, value) for name in ("KV-Operation", "Nats-Marker-Reason") for value in headers.get(name, ()))
+    return next((f"{name}: {value}" for name, value in marks if value != "PUT"), None)
 
 
 def info_time(info: Mapping[str, Any], otherwise: datetime) -> datetime:
