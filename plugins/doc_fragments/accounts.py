@@ -48,6 +48,9 @@ options:
           - If an account has no role C(natsops), or the directory does not have its seed, only requests to this account
             fail.
         type: path
+      inbox_prefix:
+        description: Prefix of the subjects for replies, if different from that of the task.
+        type: str
       account_seed:
         description:
           - Seed of a signing key of the account (V(SA...)), or the path of a file that contains it, with which the module

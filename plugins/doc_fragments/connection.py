@@ -86,6 +86,11 @@ options:
       - Seconds after which a connection attempt, or a request without a reply, times out.
     type: float
     default: 5
+  inbox_prefix:
+    description:
+      - Prefix of the subjects for replies, for a user without permission to subscribe to V(_INBOX.natsops.>), which is
+        the default. Context key C(inbox_prefix).
+    type: str
   jetstream_domain:
     description:
       - JetStream domain of the streams and consumers, if leafnodes connect several domains. Defaults to the server's

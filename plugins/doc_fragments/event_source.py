@@ -12,9 +12,4 @@ options:
     description:
       - Options of the connection as one dictionary. An option that is also set directly takes precedence.
     type: dict
-  inbox_prefix:
-    description:
-      - Prefix of the subjects for replies. Set this option for users without permission for V(_INBOX.natsops). Context
-        key C(inbox_prefix).
-    type: str
 """

@@ -69,6 +69,7 @@ ACCOUNT_USERS_SPEC: dict[str, dict[str, Any]] = {
             **CREDENTIAL_SPEC,
             "account_seed": {"type": "str", "no_log": True},
             "key_directory": {"type": "path", "no_log": False},
+            "inbox_prefix": {"type": "str"},
         },
         "mutually_exclusive": [(*kinds, *MINTING_OPTIONS) for kinds in EXCLUSIVE_CREDENTIALS],
         "required_one_of": [(*ONE_KIND_OF_CREDENTIALS, *MINTING_OPTIONS)],
@@ -88,6 +89,7 @@ CONNECTION_SPEC: dict[str, dict[str, Any]] = {
     "validate_certs": {"type": "bool", "default": True},
     "tls_first": {"type": "bool"},
     "timeout": {"type": "float", "default": 5.0},
+    "inbox_prefix": {"type": "str"},
     "jetstream_domain": {"type": "str"},
     "context": {"type": "str"},
 }

@@ -65,6 +65,9 @@ options:
         description: Seed of a signing key of the account, or the path of a file that contains it, from which the module
           mints a user.
         type: str
+      inbox_prefix:
+        description: Prefix of the subjects for replies, if different from that of the task.
+        type: str
   required_users:
     description:
       - Users that must be able to log in, each to its account. The test fails if one of them is rejected.

@@ -26,12 +26,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
 
-#: The connection options of the modules, and the inbox prefix, which modules take only from a context.
-_CONNECTION_SPEC: dict[str, dict[str, Any]] = {**CONNECTION_SPEC, "inbox_prefix": {"type": "str"}}
-
 #: Arguments of every source.
 SOURCE_SPEC: dict[str, dict[str, Any]] = {"feedback": {"type": "bool", "default": False}}
-CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **_CONNECTION_SPEC, "connection": {"type": "dict"}}
+CONNECTED_SPEC: dict[str, dict[str, Any]] = {**SOURCE_SPEC, **CONNECTION_SPEC, "connection": {"type": "dict"}}
 
 #: Options in seconds that must be greater than 0.
 _POSITIVE = {"interval", "max_active"}
@@ -92,10 +89,10 @@ def checked_with_connection(
     connection = arguments.get("connection") or {}
     if not isinstance(connection, Mapping):
         raise ArgumentError(f"connection: must be a dictionary of options, not {type(connection).__name__}")
-    unknown = sorted(set(connection) - set(_CONNECTION_SPEC))
+    unknown = sorted(set(connection) - set(CONNECTION_SPEC))
     if unknown:
         raise ArgumentError(
-            f"connection: unknown option {', '.join(unknown)}; the options are {', '.join(sorted(_CONNECTION_SPEC))}"
+            f"connection: unknown option {', '.join(unknown)}; the options are {', '.join(sorted(CONNECTION_SPEC))}"
         )
     beside = {name: value for name, value in _given(arguments).items() if name != "connection"}
     params = checked({**connection, **beside}, {**CONNECTED_SPEC, **own}, **with_connection_rules(rules))

@@ -109,4 +109,4 @@ def test_mappings_imports_and_denials_are_part_of_the_path(run_module: Run) -> N
         assert denied["errors"] == ['Permissions Violation for Publish to "secret"']
         mute = trace("mute", "old")
         assert mute["failure"]["code"] == "permission"
-        assert "_inbox" in mute["msg"]
+        assert "the user may not publish to _INBOX" in mute["msg"]

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+from support.documents import CHECKOUT
 from support.module_runs import Runner
 from support.nats_processes import free_ports
 from support.role_cluster import APP_PASSWORD, APP_USER, SMOKE_TEST, RoleCluster
@@ -24,7 +26,12 @@ RESULT = re.compile(
 
 def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> None:
     cluster = RoleCluster(tmp_path, NAMES)
-    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
+    # The accounts of docs/security.md, which deny the modules' inboxes to applications.
+    (block,) = re.findall(
+        r"```yaml\n(nats_server_accounts:.*?)```", (CHECKOUT / "docs/security.md").read_text(), re.DOTALL
+    )
+    cluster.variables.update(yaml.safe_load(block), app_password=APP_PASSWORD)
+    app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD, "inbox_prefix": "_INBOX"}
     try:
         first = cluster.playbook("deploy")
         assert first.output.count(SMOKE_TEST) == 1

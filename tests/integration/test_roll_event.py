@@ -98,7 +98,7 @@ def test_a_subject_that_the_user_may_not_use_is_a_warning(
         server.kill()
     assert result["changed"] and result["published"] == ["ops.a", "ops.c"]
     assert [(item["subject"], item["code"]) for item in result["unpublished"]] == [("secret.b", "permission")]
-    assert "could not be published to secret.b: the server refused the message" in str(result["warnings"])
+    assert "could not be published to secret.b: permission denied" in str(result["warnings"])
 
 
 def test_servers_that_do_not_answer_are_a_warning_and_take_no_time(run_module: Runner, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_no_user_with_permission(make_cluster: MakeCluster, run_module: Runner) 
         "no user of an account may send messages",
         "no stream was tested",
     ]
-    assert "permissions violation" in result["not_tested"][0]
+    assert "permission denied: the user may not subscribe to natsops.smoke_test" in result["not_tested"][0]
     # One user cannot log in; the test finds one with permission, and another user of the same account manages the
     # stream.
     users = [
@@ -204,7 +204,7 @@ def test_a_stream_that_cannot_be_written_is_deleted(make_cluster: MakeCluster, r
     result = smoke(run_module, cluster)
     assert result["ok"] and result["account"] == "APP", result
     assert result["stream"]["replicas"] == 0
-    assert "it cannot be written: the server refused the request: " in result["stream"]["reason"]
+    assert "it cannot be written: permission denied: the user may not publish to " in result["stream"]["reason"]
     # A user with access to the complete account checks the result; each server deletes the stream at a different
     # moment.
     seen = wait_until(
@@ -245,3 +245,18 @@ def test_a_stream_that_takes_every_subject_keeps_nothing(make_cluster: MakeClust
 def test_a_wrong_option(run_module: Runner, wait_timeout: float) -> None:
     result = run_module("nats_cluster_smoke_test", {"servers": ["nats://127.0.0.1:1"]}, wait_timeout=wait_timeout)
     assert result["failure"]["code"] == "invalid_option"
+
+
+def test_user_without_the_usual_inbox_writes_with_another_prefix(make_cluster: MakeCluster, run_module: Runner) -> None:
+    """docs/security.md denies the modules' inboxes to applications. Without a permitted prefix, the result names the
+    subject and the remedy, and does not wait for a reply."""
+    cluster = restricted(make_cluster, run_module, '{ subscribe: { deny: ["$JS.API.>", "_INBOX.natsops.>"] } }')
+    connected(cluster, run_module)
+    (user,) = [user for user in cluster.account_users() if user["user"] == "app"]
+    result = smoke(run_module, cluster, account_users=[{**user, "inbox_prefix": "_INBOX"}])
+    assert result["ok"] and result["stream"] == {"replicas": 3, "reason": ""}, result
+    started = time.monotonic()
+    denied = run_module("nats_stream_info", {**cluster.sys_connection(), **user, "account": None, "timeout": 30})
+    assert time.monotonic() - started < 20
+    assert denied["failure"]["code"] == "permission"
+    assert "the user may not subscribe to _INBOX.natsops.>" in denied["msg"] and "inbox_prefix" in denied["msg"]

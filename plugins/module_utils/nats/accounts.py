@@ -209,8 +209,8 @@ def _issuing_account(creds: str | None) -> str | None:
 
 
 def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> ConnectionOptions:
-    """Return the connection options with these credentials instead of the original ones. Raises NatsFailure
-    invalid_option for a signing key, which is not a login itself."""
+    """Return the connection options with these credentials instead of the original ones, and with their `inbox_prefix`
+    if it is set. Raises NatsFailure invalid_option for a signing key, which is not a login itself."""
     for option in MINTING_OPTIONS:
         if credentials.get(option):
             raise NatsFailure(
@@ -219,7 +219,8 @@ def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> Connectio
                 "(credentials) here",
             )
     given: dict[str, Any] = {option: credentials.get(option) for kind in CREDENTIAL_KINDS for option in kind}
-    return replace(own, minted=None, **{**given, "nkey_seed": read_nkey(given["nkey_seed"])})
+    prefix = credentials.get("inbox_prefix") or own.inbox_prefix
+    return replace(own, minted=None, inbox_prefix=prefix, **{**given, "nkey_seed": read_nkey(given["nkey_seed"])})
 
 
 def read_nkey(value: str | None) -> str | None:

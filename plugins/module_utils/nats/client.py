@@ -27,7 +27,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection 
     Session,
     no_responders,
     reply_status,
-    require_subscribed,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
@@ -386,6 +385,7 @@ class Client(Session):
     async def _gather_once(
         self, connection: Connection, call: Call, on_reply: Callable[[Reply], Progress], deadline: float, quiet: float
     ) -> None:
+        since = connection.denials.count
         inbox = connection.new_inbox()
         subscription = await connection.subscribe(inbox)
         started = time.monotonic()
@@ -393,19 +393,22 @@ class Client(Session):
         answered = False
         try:
             if call.inbox_header:
-                connection.refusal = None
                 await connection.publish(replace(call, headers={**(call.headers or {}), call.inbox_header: inbox}))
             else:
                 await connection.publish(call, reply=inbox)
             while True:
                 try:
-                    message = await connection.receive(subscription, call.subject, wait_until - time.monotonic())
+                    remaining = wait_until - time.monotonic()
+                    # The trace of a denied message still arrives.
+                    known = None if call.inbox_header else since
+                    message = await connection.receive(subscription, call.subject, remaining, known)
                 except NatsFailure as failure:
                     if answered and failure.code == "timeout":
                         return
-                    if call.inbox_header and connection.refusal:
-                        reason = f"the server refused the request: {connection.refusal}"
-                        raise NatsFailure("permission", reason, subject=inbox) from failure
+                    # The server publishes the replies with the permissions of the user.
+                    denial = connection.denials.find([inbox], since) if call.inbox_header else None
+                    if denial:
+                        raise denial from failure
                     raise
                 arrived = time.monotonic()
                 if reply_status(message) == "503":
@@ -452,13 +455,15 @@ class Client(Session):
             await asyncio.sleep(_RECONNECT_INTERVAL)
 
     async def _download_once(self, connection: Connection, transfer: Download) -> None:
-        connection.refusal = None
+        since = connection.denials.count
         inbox = connection.new_inbox()
         subscription = await connection.subscribe(inbox)
         try:
             call = transfer.request(inbox)
             outcome = await self._request_one(connection, call, transfer.timeout)
-            require_subscribed(connection.refusal, inbox)
+            denial = connection.denials.find([inbox], since)
+            if denial:
+                raise denial
             if isinstance(outcome, NatsFailure):
                 raise outcome
             transfer.on_reply(outcome)
@@ -482,6 +487,7 @@ class Client(Session):
     async def _upload(self, subject: str, chunks: Iterable[bytes], transfer: Upload) -> Reply:
         await self._renew_login(TRANSFER_SECONDS)
         connection = await self._connected()
+        since = connection.denials.count
         inbox = connection.new_inbox()
         subscription = await connection.subscribe(inbox)
         pace = _Pace(transfer.rate)
@@ -492,7 +498,7 @@ class Client(Session):
             await connection.publish(Call(subject, chunk), reply=inbox)
 
         async def reply(seconds: float) -> Any:
-            return await _before_idle(connection.receive(subscription, subject, seconds), seconds, subject)
+            return await _before_idle(connection.receive(subscription, subject, seconds, since), seconds, subject)
 
         async def taken(chunk: bytes | None = None) -> None:
             """Wait until one more chunk is acknowledged. `chunk`: the first chunk, which is sent again while other
@@ -538,7 +544,7 @@ class Client(Session):
 
     async def _observe(self, subjects: Sequence[str], seconds: float, on_message: Callable[[Observed], bool]) -> float:
         connection = await self._connected()
-        connection.refusal = None
+        since = connection.denials.count
         names = ", ".join(subjects)
         enough = asyncio.Event()
 
@@ -558,7 +564,9 @@ class Client(Session):
             took = time.monotonic() - started
         finally:
             await connection.unsubscribe(*subscriptions)
-        require_subscribed(connection.refusal, names)
+        denial = connection.denials.find(subjects, since)
+        if denial:
+            raise denial
         return took
 
 

@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.denials import Denials
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 
 try:
@@ -178,7 +179,9 @@ class Connection:
     def __init__(self, server: str, address: str, wants_tls: bool, make_context: Callable[[], ssl.SSLContext]) -> None:
         self.server = server
         self.address = address
-        self.refusal: str | None = None
+        self.denials = Denials()
+        self._denied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._inbox_prefix = INBOX_PREFIX
         self._library = _NatsPy(wants_tls, make_context)
 
     @property
@@ -211,6 +214,7 @@ class Connection:
 
     async def connect(self, timeout: float, arguments: Mapping[str, Any]) -> None:
         """Connect and log in. Raises NatsFailure (authorization, tls, unreachable, invalid_option)."""
+        self._inbox_prefix = arguments.get("inbox_prefix", INBOX_PREFIX)
         try:
             await asyncio.wait_for(self._library.connect(error_cb=self._on_error, **arguments), timeout)
             if not self._library.is_connected:
@@ -239,7 +243,7 @@ class Connection:
         """Return the reply. Raises NatsFailure."""
         # The library's own timeout only has to be longer than this one.
         work = self._library.request(call.subject, call.payload, timeout=timeout + 1, headers=_headers(call))
-        return await self.complete(work, call.subject, timeout)
+        return await self.complete(work, call.subject, timeout, since=self.denials.count)
 
     async def publish(self, call: Call, reply: str = "") -> None:
         """Send a message; with `ping`, wait until the server has received it. Raises NatsFailure."""
@@ -251,9 +255,11 @@ class Connection:
         work = self._library.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
         return await self.complete(work, subject, None)
 
-    async def receive(self, subscription: Any, subject: str, timeout: float) -> Any:
-        """Return the next message of a subscription. Raises NatsFailure that names `subject`."""
-        return await self.complete(subscription.next_msg(timeout=max(timeout, 0) + 1), subject, timeout)
+    async def receive(self, subscription: Any, subject: str, timeout: float, since: int | None = None) -> Any:
+        """Return the next message of a subscription. Raises NatsFailure that names `subject`. `since`: see
+        `complete`."""
+        work = subscription.next_msg(timeout=max(timeout, 0) + 1)
+        return await self.complete(work, subject, timeout, since=since)
 
     async def unsubscribe(self, *subscriptions: Any) -> None:
         """End subscriptions; if the connection was lost, they have ended already."""
@@ -268,19 +274,25 @@ class Connection:
         await self.complete(self._library.flush(math.ceil(timeout) + 1), subject, timeout, "no reply to a ping")
 
     async def complete(
-        self, work: Awaitable[T], subject: str | None, timeout: float | None, silence: str = "no reply"
+        self,
+        work: Awaitable[T],
+        subject: str | None,
+        timeout: float | None,
+        silence: str = "no reply",
+        since: int | None = None,
     ) -> T:
         """Return the result of `work`, a call of nats-py or a wait for it.
 
         Raises NatsFailure: connection_lost as soon as the connection is lost, which nats-py does not notice while it
-        waits; timeout after `timeout` seconds, if set; or permission if the server has refused the subject."""
+        waits; timeout after `timeout` seconds, if set; or permission if the server has denied the subject. For a
+        request, whose work may be abandoned, `since` is the number of denials before the request was sent: permission
+        is then raised as soon as the server denies the subject or the inbox."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda given_up: given_up.cancelled() or given_up.exception())  # marks it as retrieved
+        denial: NatsFailure | None = None
         try:
             if not self.lost:
-                until: set[asyncio.Future[Any]] = {task, self._library.lost}
-                limit = None if timeout is None else max(timeout, 0)
-                await asyncio.wait(until, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+                denial = await self._wait(task, subject, timeout, since)
         finally:
             given_up = task.cancel()
         if not given_up:
@@ -290,16 +302,36 @@ class Connection:
                 raise _call_failure(error, subject, self.address, self._library.cause) from error
         if self.lost:
             raise _connection_lost(subject, self.address, self._library.cause)
-        if self.refusal and subject and subject.lower() in self.refusal.lower():
-            raise NatsFailure("permission", f"the server refused the request: {self.refusal}", subject=subject)
-        raise NatsFailure("timeout", f"{silence} within {timeout:.3g} s", subject=subject)
+        denial = denial or (self.denials.find([subject]) if subject else None)
+        raise denial or NatsFailure("timeout", f"{silence} within {timeout:.3g} s", subject=subject)
+
+    async def _wait(
+        self, task: asyncio.Future[T], subject: str | None, timeout: float | None, since: int | None
+    ) -> NatsFailure | None:
+        """Wait until the task is done, the connection is lost, or the time is over; or, if `since` is set, until the
+        server has denied the subject or the inbox, and return this denial."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            until: set[asyncio.Future[Any]] = {task, self._library.lost}
+            if since is not None:
+                denial = self.denials.find([subject] if subject else (), since)
+                denial = denial or self.denials.inbox_denial(self._inbox_prefix, subject)
+                if denial:
+                    return denial
+                until.add(self._denied)
+            denied = {self._denied}
+            limit = None if timeout is None else max(end - time.monotonic(), 0)
+            done, _waiting = await asyncio.wait(until, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if done != denied:
+                return None
 
     async def _on_error(self, error: Exception) -> None:
         if not self._library.is_connected and not self._library.is_closed:
             # nats-py would keep trying the same server, but the caller needs one attempt and the reason of its failure.
             raise error
-        if "permissions violation" in str(error).lower():
-            self.refusal = str(error)
+        if self.denials.add(str(error)):
+            denied, self._denied = self._denied, asyncio.get_running_loop().create_future()
+            denied.set_result(None)
 
 
 class Session:
@@ -459,7 +491,7 @@ class Session:
 
     async def _publish_one(self, connection: Connection, call: Call) -> NatsFailure | None:
         """Return None once the server has received the message, otherwise the failure."""
-        connection.refusal = None
+        since = connection.denials.count
         try:
             await connection.publish(call)
             await connection.ping(self.options.timeout, call.subject)
@@ -468,11 +500,7 @@ class Session:
                 failure.description += "; the message may have been published"
             if failure.code != "permission":
                 return failure
-        if connection.refusal:
-            return NatsFailure(
-                "permission", f"the server refused the message: {connection.refusal}", subject=call.subject
-            )
-        return None
+        return connection.denials.find([call.subject], since)
 
 
 def _ssl_context(options: ConnectionOptions) -> ssl.SSLContext:
@@ -507,12 +535,6 @@ def _headers(call: Call) -> dict[str, str] | None:
 def reply_status(message: Any) -> str | None:
     """Return the status that a server sends instead of a reply, such as 503 if the subject has no responders."""
     return (message.headers or {}).get("Status")
-
-
-def require_subscribed(refusal: str | None, subjects: str) -> None:
-    """Raise NatsFailure permission if the server has refused a subscription."""
-    if refusal:
-        raise NatsFailure("permission", f"the server refused the subscription: {refusal}", subject=subjects)
 
 
 def no_responders(subject: str | None) -> NatsFailure:

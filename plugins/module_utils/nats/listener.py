@@ -17,7 +17,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection 
     Connection,
     Session,
     reply_status,
-    require_subscribed,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
 
@@ -64,7 +63,9 @@ class Listener(Session):
         for subject in subjects:
             await connection.subscribe(subject, self._waiting.put)
         await connection.ping(self.options.timeout, names)
-        require_subscribed(connection.refusal, names)
+        denial = connection.denials.find(subjects)
+        if denial:
+            raise denial
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -105,8 +106,9 @@ class Listener(Session):
         inbox = connection.new_inbox()
         subscription = await connection.subscribe(inbox)
         while True:
+            since = connection.denials.count
             await connection.publish(request, reply=inbox)
-            message = await connection.receive(subscription, subject, PULL_EXPIRES + self.options.timeout)
+            message = await connection.receive(subscription, subject, PULL_EXPIRES + self.options.timeout, since)
             status = reply_status(message)
             if status is None:
                 await self._work_on(message, ack_wait, on_message)

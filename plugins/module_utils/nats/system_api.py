@@ -504,7 +504,8 @@ class SystemApi:
         return min(self._deadline - time.monotonic(), self._client.options.timeout)
 
     def _wrong_account(self, failure: NatsFailure) -> NatsFailure:
-        """Return the failure of a user who queries the servers but is not in the system account."""
+        """Return the failure of a user who queries the servers but is not in the system account, or is in it without
+        the permission."""
         account = self.own_account()
         where = f" (this user is in account {account})" if account else ""
         return NatsFailure(

@@ -15,6 +15,8 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 
 #: Permissions to manage, back up and restore streams and consumers, which include reading every stored message. The
 #: user can neither publish to the account's own subjects nor read the replies that its other users receive.
@@ -60,15 +62,41 @@ def operators(
 
 
 def clients(accounts: Mapping[str, Mapping[str, Any]], without: Collection[str] = ()) -> list[dict[str, str]]:
-    """Return the accounts' own users with a known plaintext password; those of accounts with JetStream first."""
+    """Return the accounts' own users with a known plaintext password, each with `inbox_prefix` if it may not use the
+    modules' inboxes; those of accounts with JetStream first."""
     found = []
-    for name, account in sorted(accounts.items(), key=lambda item: not has_jetstream(item[1])):
+    normal = (examine({"accounts": accounts})[0].get("accounts") or {}).items()
+    for name, account in sorted(normal, key=lambda item: not has_jetstream(item[1])):
         for user in account.get("users") or () if name not in without else ():
-            login = user.get("user") or user.get("username")
-            password = user.get("password") or user.get("pass")
+            login, password = user.get("user"), user.get("password")
             if login and password and not is_hash(str(password)):
-                found.append({"account": name, "user": str(login), "password": str(password)})
+                prefix = inbox_prefix(user.get("permissions") or account.get("default_permissions") or {})
+                own = {} if prefix == INBOX_PREFIX else {"inbox_prefix": prefix}
+                found.append({"account": name, "user": str(login), "password": str(password), **own})
     return found
+
+
+def inbox_prefix(permissions: Mapping[str, Any]) -> str:
+    """Return a prefix of inboxes to which a user with these (normalised) permissions may subscribe: that of the modules,
+    unless it is denied and the prefix of clients or a prefix of the user's own is allowed."""
+    subscribe = permissions.get("subscribe") or {}
+    rules = subscribe if isinstance(subscribe, Mapping) else {"allow": subscribe}
+    allow, deny = (_listed(rules.get(name)) for name in ("allow", "deny"))
+    own = [subject[:-2] for subject in allow if subject.startswith("_INBOX") and subject.endswith(".>")]
+    for prefix in (INBOX_PREFIX, "_INBOX", *own):
+        # One inbox is for one request, the other for the replies of many servers.
+        inboxes = (f"{prefix}.id", f"{prefix}.id.*")
+        if all(
+            (not allow or any(subject_matches(rule, inbox) for rule in allow))
+            and not any(subject_matches(rule, inbox) for rule in deny)
+            for inbox in inboxes
+        ):
+            return prefix
+    return INBOX_PREFIX
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else [str(item) for item in value or ()]
 
 
 def _operated(accounts: Mapping[str, Mapping[str, Any]], password: str | None, without: Collection[str]) -> list[str]:
