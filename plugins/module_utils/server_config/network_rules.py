@@ -102,6 +102,27 @@ def certificates(case: Case) -> Iterator[ConfigProblem]:
             )
 
 
+def certificates_of_clients(case: Case) -> Iterator[ConfigProblem]:
+    """Routes and gateways should not accept the certificates of clients: TLS only verifies the authority, so a program
+    with a client's certificate could join as a server. Leafnodes log in as users of accounts."""
+    clients = [case.config, *(case.block(name) or {} for name in ("websocket", "mqtt"))]
+    listeners = [block["tls"] for block in clients if isinstance(block.get("tls"), dict)]
+    authorities = {tls.get("ca_file") for tls in listeners if tls.get("verify") or tls.get("verify_and_map")}
+    for where in ("cluster", "gateway"):
+        block = case.block(where) or {}
+        tls = block.get("tls")
+        if not isinstance(tls, dict) or tls.get("ca_file") not in authorities:
+            continue
+        if block.get("authorization") or tls.get("pinned_certs") or tls.get("verify_cert_and_check_known_urls"):
+            continue
+        yield warning(
+            f"{where}.authorization",
+            "is not set, and the authority of the servers also signs the clients' certificates: a program with such a "
+            f"certificate can join as a server and read all messages. Set nats_server_{where}_authorization, "
+            f"{where}.tls.pinned_certs, or a different ca_file for {where}.tls",
+        )
+
+
 def leafnodes_listen(case: Case) -> bool:
     """Return whether leafnodes may connect: a block that only has remotes opens no port."""
     block = case.block("leafnodes") or {}

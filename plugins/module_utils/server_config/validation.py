@@ -48,6 +48,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.lo
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.network_rules import (
     advertised,
     certificates,
+    certificates_of_clients,
     cluster_on_loopback,
     compression,
     hub,
@@ -301,6 +302,7 @@ RULES: tuple[Callable[[Case], Iterator[ConfigProblem]], ...] = (
     routes,
     route_credentials,
     certificates,
+    certificates_of_clients,
     listeners,
     monitoring,
     lame_duck,

@@ -147,6 +147,9 @@ def proxied(proxy: str, url: str, **keys: Any) -> dict[str, Any]:
     return remote(url=url, proxy={"url": proxy, **keys})
 
 
+MUTUAL: dict[str, Any] = {"cert_file": "/c", "key_file": "/k", "ca_file": "/ca"}
+VERIFIED: dict[str, Any] = {**MUTUAL, "verify": True}
+
 BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     # unknown and new keys
     ({"max_paylod": 1}, {}, "warning max_paylod", "nearest known key is max_payload"),
@@ -442,7 +445,27 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "error leafnodes.authorization",
         "both",
     ),
+    ({"tls": VERIFIED, "cluster": {"tls": VERIFIED}}, {}, "warning cluster.authorization", "join as a server"),
+    ({"tls": {**MUTUAL, "verify_and_map": True}, "gateway": {"name": "C1", "port": 7222, "tls": VERIFIED}}, {},
+     "warning gateway.authorization", "nats_server_gateway_authorization"),
+    ({"websocket": {"port": 8443, "tls": VERIFIED}, "cluster": {"tls": VERIFIED}}, {},
+     "warning cluster.authorization", "join as a server"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("clients", "routes"),
+    [
+        ({**MUTUAL, "verify": False}, {"tls": VERIFIED}),
+        (VERIFIED, {"tls": {**VERIFIED, "ca_file": "/routes.pem"}}),
+        (VERIFIED, {"tls": {**VERIFIED, "pinned_certs": ["a" * 64]}}),
+        (VERIFIED, {"tls": {**VERIFIED, "verify_cert_and_check_known_urls": True}}),
+        (VERIFIED, {"tls": VERIFIED, "authorization": {"user": "r", "password": "p"}}),
+        (VERIFIED, {}),
+    ],
+)
+def test_protected_routes_are_not_reported(clients: dict[str, Any], routes: dict[str, Any]) -> None:
+    assert found({"tls": clients, "cluster": routes}) == []
 
 
 @pytest.mark.parametrize(
