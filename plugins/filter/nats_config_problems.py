@@ -58,8 +58,8 @@ options:
         type: dict
       own_users:
         description:
-          - The users with which the collection logs in, C(system) (a name, empty for a login without a name) and C(operators)
-            (a list of names).
+          - The users with which the collection logs in, C(system) (a name, empty for a login without a name), C(operators)
+            (a list of names) and C(metrics) (a name, empty without such a user).
         type: dict
       extra_files:
         description: Names of the files that the inventory adds to the directory of the configuration.

@@ -324,7 +324,8 @@ def _read_system(client: Client, params: Mapping[str, Any], kind: str) -> AssetL
     cluster = SystemApi(client).read_cluster(account=params["account"], consumers=kind == CONSUMER, health=False)
     for server in cluster.servers:
         if server.jetstream and server.summary is None:
-            message = f"{server.name} did not answer JSZ: streams that only it has are missing"
+            why = " (permission denied)" if "JSZ" in server.denied else ""
+            message = f"{server.name} did not answer JSZ{why}: streams that only it has are missing"
             found.problems.append(Problem("server_silent", ERROR, server.name, message, (server.name,)))
     for stream in cluster.only(stream=params["stream"]).streams:
         if not _stores(stream.info, params.get("subject")):

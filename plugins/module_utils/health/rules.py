@@ -29,6 +29,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_vers
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
 
+#: Begins the reason for a missing reply that the server denied to this user; the subject follows.
+DENIED = "permission denied for "
 #: JetStream API requests that the meta leader may have waiting before it counts as overloaded.
 MAX_META_PENDING = 100
 
@@ -448,6 +450,8 @@ def _server_problems(mine: Cluster, expected: Expectations) -> Iterable[Problem]
 
 
 def _silence(server: Server, endpoint: str) -> str:
+    if endpoint in server.denied:
+        return f"did not answer {endpoint}: {DENIED}$SYS.REQ.SERVER.*.{endpoint}"
     if endpoint not in server.unreadable:
         return f"did not answer {endpoint}"
     return f"sent a reply to {endpoint} that cannot be parsed ({server.unreadable})"

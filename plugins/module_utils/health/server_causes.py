@@ -32,6 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause imp
     unexplained_groups,
     with_symptoms,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import DENIED
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import (
     RAFT_SILENT,
@@ -421,6 +422,11 @@ def server_faults(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         return
     names = sorted({problem.subject for problem in taken})
     codes = {problem.code for problem in taken}
+    if all(DENIED in problem.message for problem in taken):
+        subjects = {problem.message.partition(DENIED)[2].partition(":")[0] for problem in taken}
+        title = f"{DENIED}{joined_names(sorted(subjects))}: the servers do not accept these requests from this user"
+        yield RootCause(SERVER_FAULT, title, taken, tuple(names))
+        return
     if len(names) == 1:
         title = taken[0].message
     elif codes == {"server_silent"}:

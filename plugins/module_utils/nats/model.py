@@ -332,7 +332,8 @@ class Server:
 
     `jetstream`: whether JetStream is running. `summary` and `health` are None if the server did not reply to that
     request. `feature_flags`: the flags that it reports (2.14 and later); `enabled_flags`: those that are enabled.
-    `unreadable`: the part of its replies that cannot be parsed, otherwise empty."""
+    `unreadable`: the part of its replies that cannot be parsed, otherwise empty. `denied`: the endpoints that the user
+    of this connection may not request."""
 
     name: str
     id: str
@@ -360,12 +361,13 @@ class Server:
     feature_flags: frozenset[str] = frozenset()
     enabled_flags: frozenset[str] = frozenset()
     unreadable: str = ""
+    denied: tuple[str, ...] = ()
     summary: JetStreamSummary | None = None
     health: Health | None = None
 
     def as_dict(self) -> dict[str, Any]:
         result = dict(self.__dict__)
-        for name in ("summary", "health", "known_servers", "feature_flags", "enabled_flags", "unreadable"):
+        for name in ("summary", "health", "known_servers", "feature_flags", "enabled_flags", "unreadable", "denied"):
             del result[name]
         result.update(tags=list(self.tags), reaches=list(self.reaches))
         result["js"] = dict(self.summary.__dict__) if self.summary else None

@@ -414,6 +414,11 @@ class SystemApi:
                 options["account"] = self.account_id(servers, account)
         jsz = self.ask(servers, "JSZ", options)
         healthz = self.ask(servers, "HEALTHZ", {"details": True}) if health else {}
+        denied = {"JSZ": _denied(jsz), "HEALTHZ": _denied(healthz)}
+        servers = tuple(
+            replace(server, denied=tuple(name for name, keys in denied.items() if server.id in keys))
+            for server in servers
+        )
         try:
             return build_cluster(servers, _only_data(jsz), _only_data(healthz), known_names)
         except ValueError as error:
@@ -571,6 +576,10 @@ def _too_late(subject: str, server: Server) -> NatsFailure:
     return NatsFailure(
         "deadline", "not queried: the time limit for all requests was reached", subject=subject, server=server.name
     )
+
+
+def _denied(answers: Mapping[str, Answer]) -> set[str]:
+    return {key for key, answer in answers.items() if isinstance(answer, NatsFailure) and answer.code == "permission"}
 
 
 def _only_data(answers: Mapping[str, Answer]) -> dict[str, dict[str, Any]]:

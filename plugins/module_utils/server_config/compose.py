@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import with_operators
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.metrics_user import METRICS_PERMISSIONS
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import (
     boolean,
     gateways,
@@ -49,7 +50,7 @@ OPTIONS = (
     "supercluster_groups", "gateway", "gateway_port", "gateway_authorization",
     "leafnodes", "leafnode_hub_group", "leafnode_remotes",
     "operator", "accounts", "system_account", "system_user", "system_password", "system_previous_user",
-    "system_previous_password", "account_operator_password", "account_operator_prefix",
+    "system_previous_password", "metrics_user", "metrics_password", "account_operator_password", "account_operator_prefix",
     "account_operator_previous_password", "account_operator_previous_prefix",
 )  # fmt: skip
 
@@ -204,15 +205,14 @@ class _Composer:
         return {**block, **own}
 
     def _accounts(self) -> Mapping[str, Any]:
-        """Return the accounts. The system account gets the user of the modules next to its configured ones, and each
-        account with JetStream an operator of its own. Both keep the users that are being replaced. In operator mode,
-        JWTs define the accounts."""
+        """Return the accounts. The system account gets the users of the modules and of metrics next to its own users, and
+        each account with JetStream an operator. Both keep the users that are being replaced. In operator mode, JWTs
+        define the accounts."""
         accounts: Mapping[str, Any] = self._get("accounts") or {}
         if self._get("operator") is not None:
             return accounts
         system = str(self._get("system_account", SYSTEM_ACCOUNT))
-        if self._get("system_password"):
-            accounts = self._with_system_users(accounts, system)
+        accounts = self._with_system_users(accounts, system)
         for part in ("", "previous_"):
             accounts = with_operators(
                 accounts,
@@ -234,10 +234,15 @@ class _Composer:
         return {**accounts, system: block} if configured else {system: block, **others}
 
     def _system_users(self) -> list[dict[str, Any]]:
-        users = [{"user": self._get("system_user"), "password": self._get("system_password")}]
-        if self._get("system_previous_user"):
-            previous = self._get("system_previous_password")
-            users.append({"user": self._get("system_previous_user"), "password": previous})
+        users = []
+        if self._get("system_password"):
+            users.append({"user": self._get("system_user"), "password": self._get("system_password")})
+            if self._get("system_previous_user"):
+                previous = self._get("system_previous_password")
+                users.append({"user": self._get("system_previous_user"), "password": previous})
+        if self._get("metrics_password"):
+            metrics = {"user": self._get("metrics_user"), "password": self._get("metrics_password")}
+            users.append({**metrics, "permissions": METRICS_PERMISSIONS})
         return users
 
 

@@ -44,16 +44,16 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
     block = case.accounts.get(name)
     if name != SYSTEM_ACCOUNT and block is None:
         yield error("system_account", f"{name!r} is not among the accounts")
-    elif not (block or {}).get("users") and _has_system_users(case.loaded):
+    elif not _operates(block, case) and _has_system_users(case.loaded):
         yield error(
             f"accounts.{name}.users",
-            "would be empty, but the running server has users in its system account: the playbooks and all other users "
-            "would lose their login to it. Set nats_server_system_password, or list the users",
+            "would have no user that can operate the cluster, but the running server has such users: the playbooks and "
+            "these users would lose their login. Set nats_server_system_password, or list the users",
         )
-    elif not (block or {}).get("users"):
+    elif not _operates(block, case):
         yield warning(
             f"accounts.{name}.users",
-            "is empty: no user can log in to the system account, so neither the health gate nor reloads over NATS work "
+            "has no user that can operate the cluster, so neither the health gate nor reloads over NATS work "
             "(nats_server_system_password)",
         )
     if block and block.get("jetstream") not in (None, False, "disabled", "disable"):
@@ -66,6 +66,12 @@ def system_account(case: Case) -> Iterator[ConfigProblem]:
         and not case.config.get("system_account")
     ):
         yield error("system_account", "must be set explicitly when there are both leafnodes and a gateway")
+
+
+def _operates(block: Mapping[str, Any] | None, case: Case) -> bool:
+    """Return whether the system account has a user other than that of metrics, which may only read."""
+    metrics = case.own_users.get("metrics")
+    return any(not metrics or user.get("user") != metrics for user in blocks((block or {}).get("users")))
 
 
 def _has_system_users(config: Mapping[str, Any]) -> bool:
@@ -131,6 +137,13 @@ def auth_callout(case: Case) -> Iterator[ConfigProblem]:
             f"lacks {needed or ' and '.join(system)} of the system account: while the callout's service is down, and at each "
             "start of all servers, the health gate and every other playbook could not log in. Add it, or leave the account "
             "out of allowed_accounts",
+        )
+    metrics = case.own_users.get("metrics")
+    if metrics in system and metrics != needed:
+        yield warning(
+            option,
+            f"lacks {metrics} of the system account: while the callout's service is down, the exporter and the snapshot timer "
+            "could not log in",
         )
     delegated = {name for account in case.accounts if account != case.system_account for name in refused(account)}
     operators = delegated & set(case.own_users.get("operators") or ())

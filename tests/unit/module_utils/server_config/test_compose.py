@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config import adoption
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.compose import (
     OPTIONS,
@@ -16,6 +17,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.co
     compose,
     merged,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS as SNAPSHOT_ENDPOINTS
 from support.documents import CHECKOUT, role_options
 
 ROLE = CHECKOUT / "roles" / "nats_server"
@@ -151,6 +154,23 @@ def test_the_system_account_and_accounts_with_jetstream_get_their_operators() ->
     assert users(accounts=configured, system_password=None) == {"SYS": ["mine"]}
     assert users(operator="/etc/operator.jwt") == {"APP": []}
     assert users(system_password=None, accounts={}) == {}
+    metrics = {"metrics_user": "metrics", "metrics_password": "m"}
+    assert users(**metrics)["SYS"] == ["sys", "metrics"]
+    assert users(**metrics, system_password=None, accounts=configured) == {"SYS": ["mine", "metrics"]}
+
+
+def test_metrics_user_may_read_every_endpoint_of_a_snapshot_and_change_nothing() -> None:
+    found = made(metrics_user="metrics", metrics_password="m")["accounts"]["$SYS"]["users"]
+    (permissions,) = [user["permissions"] for user in found]
+    allowed = permissions["publish"]["allow"]
+    endpoints = {subject.rpartition(".")[2] for subject in allowed if subject.startswith("$SYS.REQ.SERVER.*.")}
+    # The statistics of accounts are requested from all servers at once.
+    assert {name.upper() for name in SNAPSHOT_ENDPOINTS} - {"ACCSTATZ"} <= endpoints
+    for changing in ("RELOAD", "LDM", "KICK", "PROFILEZ"):
+        assert not any(subject_matches(subject, f"$SYS.REQ.SERVER.N1.{changing}") for subject in allowed)
+    assert not any(subject_matches(subject, "$JS.API.META.LEADER.STEPDOWN") for subject in allowed)
+    # The replies to the system user, such as those to a reload, stay private.
+    assert not any(subject_matches(subject, f"{INBOX_PREFIX}.id.1") for subject in permissions["subscribe"]["allow"])
 
 
 def test_a_recursive_combine() -> None:

@@ -358,7 +358,14 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"jetstream": {"unique_tag": "az:"}, "server_tags": ["rack:1"]}, {}, "error jetstream.unique_tag", "no tag"),
     # accounts
     ({"system_account": "OPS"}, {}, "error system_account", "not among"),
-    ({"accounts": {"$SYS": {"users": []}}}, {}, "warning accounts.$SYS.users", "no user can log in"),
+    ({"accounts": {"$SYS": {"users": []}}}, {}, "warning accounts.$SYS.users", "no user that can operate"),
+    ({"accounts": {"$SYS": {"users": [{"user": "metrics", "password": "m"}]}}}, {"own_users": {"metrics": "metrics"}},
+     "warning accounts.$SYS.users", "no user that can operate"),
+    ({"accounts": {"$SYS": {"users": [{"user": "metrics", "password": "m"}]}}},
+     {"own_users": {"metrics": "metrics"}, "loaded": SOUND}, "error accounts.$SYS.users", "would lose their login"),
+    ({"authorization": {"auth_callout": {"auth_users": ["sys"], "issuer": "A"}},
+      "accounts": {"$SYS": {"users": [{"user": "sys", "password": "s"}, {"user": "metrics", "password": "m"}]}}},
+     {"own_users": {"system": "sys", "metrics": "metrics"}}, "warning authorization.auth_callout.auth_users", "exporter"),
     (
         {"accounts": {"$SYS": {"users": []}}},
         {"loaded": {"accounts": {"$SYS": {"users": [{"user": "sys", "password": "p"}]}}}},
