@@ -91,6 +91,10 @@ options:
       require one.
     type: str
     default: ""
+  controller_certificate:
+    description: For V(certificates), the client certificate of the controller in PEM form, whose expiry is shown.
+    type: str
+    default: ""
   check_mode:
     description: Whether the task runs in check mode. For V(certificates), files may then be missing because they were
       not created.
@@ -129,6 +133,7 @@ _value:
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.certificate_rotation import (
@@ -155,11 +160,16 @@ def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **o
     if subject == "certificates":
         # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
         # than all other imports.
-        from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import host_certificates
+        from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import (
+            first_expiry,
+            host_certificates,
+        )
 
         own = str(options.pop("api_certificate", None) or "")
         certificates = {str(name): host_certificates(host, own) for name, host in hosts.items()}
-        return certificate_rotation(certificates, typed(CertificateOptions, options))
+        controller = first_expiry(str(options.pop("controller_certificate", None) or ""))
+        given = replace(typed(CertificateOptions, options), controller_expires=controller)
+        return certificate_rotation(certificates, given)
     raise ValueError(f"subject: must be credentials or certificates, not {subject!r}")
 
 

@@ -50,6 +50,12 @@ def host_certificates(host: Mapping[str, Any], api_certificate: str = "") -> Hos
     )
 
 
+def first_expiry(pem: str) -> str:
+    """Return when the first certificate of a text expires (ISO 8601), an empty text if there is none. Raises
+    ValueError."""
+    return next((certificate.not_after for certificate in _certificates(pem)), "")
+
+
 def _texts(host: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = host.get(key) or {}
     return {name: str(texts.get(name) or "").strip() for name in ("ca", "certificate")}

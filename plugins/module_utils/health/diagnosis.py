@@ -656,11 +656,13 @@ def _certificates(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     """The remaining validity of the certificates, by each server's own clock (VARZ tls_cert_not_after, 2.11.12 and
     2.12.4)."""
     days: dict[str, float] = {}
+    ends_on: dict[str, str] = {}
     for server in evidence.with_endpoint("varz"):
         varz = server["varz"]
         ends = [parse_time(end) for end in certificate_ends(varz).values()]
         if ends:
             days[server["name"]] = (min(ends) - parse_time(str(varz["now"]))).total_seconds() / 86400
+            ends_on[server["name"]] = f"{min(ends):%Y-%m-%d}"
     if not days:
         return DiagnosisCheck("certificates", "no server reports an expiry date", skipped=True)
     found = [
@@ -672,7 +674,8 @@ def _certificates(evidence: DiagnosisEvidence) -> DiagnosisCheck:
         for name, left in days.items()
         if left <= CERTIFICATE_WARNING
     ]
-    return DiagnosisCheck("certificates", f"at least {min(days.values()):.0f} days left", found)
+    name, left = min(days.items(), key=lambda item: item[1])
+    return DiagnosisCheck("certificates", f"the first expires in {left:.0f} days ({name}, {ends_on[name]})", found)
 
 
 def _jwts(evidence: DiagnosisEvidence) -> DiagnosisCheck:

@@ -65,7 +65,12 @@ def _checks_page(checks: Sequence[Mapping[str, Any]], brief: bool) -> Page:
     every = tuple(written(checks))
     if not brief:
         return page(*every)
-    fine = [check["check"] for check in checks if check["status"] == OK]
+    # The date is of interest before it is a finding.
+    fine = [
+        f"certificates ({check['summary']})" if check["check"] == "certificates" else check["check"]
+        for check in checks
+        if check["status"] == OK
+    ]
     return Page(every, (*written([check for check in checks if check["status"] != OK]), f"ok: {', '.join(fine)}"))
 
 

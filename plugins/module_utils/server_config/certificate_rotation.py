@@ -131,6 +131,7 @@ class CertificateOptions:
     `stop_after`: the last step of this run, or `auto` for all.
     `clients_use_tls`: whether clients connect with TLS, and therefore must trust the servers' certificates.
     `check_mode`: whether the files that a real run would create do not exist yet.
+    `controller_expires`: when the certificate with which the playbook connects expires; empty without one.
     """
 
     cluster: str = ""
@@ -138,6 +139,7 @@ class CertificateOptions:
     stop_after: str = "auto"
     clients_use_tls: bool = False
     check_mode: bool = False
+    controller_expires: str = ""
 
 
 def certificate_rotation(hosts: Mapping[str, HostCertificates], options: CertificateOptions) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
         "refusal": listed(refusals),
         "steps": steps,
         "left": left,
-        "expiry": _expiry(hosts),
+        "expiry": _expiry(hosts, options.controller_expires),
         "lines": [_STEP_LINES[step] for step in steps] or [_nothing_to_do(hosts, options, left)],
         "hosts": {
             name: {step: files_after(step, host, list(hosts.values())) for step in ("keep", "reload", *ORDER[1:])}
@@ -227,11 +229,14 @@ def files_after(step: str, host: HostCertificates, hosts: Sequence[HostCertifica
 # --- For people -------------------------------------------------------------------------------------------------------
 
 
-def _expiry(hosts: Mapping[str, HostCertificates]) -> list[str]:
-    """Return the expiry of each host's certificate, and of each authority that a host trusts."""
+def _expiry(hosts: Mapping[str, HostCertificates], controller_expires: str) -> list[str]:
+    """Return the expiry of the certificates of each host and of the controller, and of each authority that a host
+    trusts."""
     lines = [
         f"{name}: the certificate expires {host.presented.not_after}" for name, host in hosts.items() if host.presented
     ]
+    if controller_expires:
+        lines.append(f"controller: the client certificate expires {controller_expires}")
     for authority in dict.fromkeys(certificate for host in hosts.values() for certificate in host.trusted):
         names = ", ".join(name for name, host in hosts.items() if authority in host.trusted)
         lines.append(f"{authority.subject} ({authority.sha256[:8]}) expires {authority.not_after}; trusted by {names}")

@@ -109,6 +109,18 @@ def test_a_sound_cluster_has_no_finding_and_skipped_checks_are_named() -> None:
     assert "8 of 8 routes of a full mesh" in diagnosis_page(json.loads(json.dumps(data))).text
 
 
+@pytest.mark.parametrize("number", [2, 60])
+def test_screen_shows_when_the_first_certificate_expires(number: int) -> None:
+    """The screen lists the checks of a large cluster without findings by name only."""
+    names = [f"n{index}" for index in range(1, number + 1)]
+    later = {"tls_cert_not_after": "2027-11-20T00:00:00Z", "cluster": {"tls_cert_not_after": "2027-12-20T00:00:00Z"}}
+    rows = [asked("n1", names[1:], {"tls_cert_not_after": "2028-01-01T00:00:00Z"})]
+    rows += [asked(name, [other for other in names if other != name], later) for name in names[1:]]
+    data = judge(servers=[server(name) for name in names], rows=rows, hosts=[host(name) for name in names])
+    shown = "\n".join(diagnosis_page(json.loads(json.dumps(data))).screen)
+    assert "the first expires in 365 days (n2, 2027-11-20)" in shown
+
+
 @pytest.mark.parametrize("wrong, expected", [
     ({"servers": [server("n1", rtt=0.7), server("n2")]}, [("rtt", "warning")]),
     ({"servers": [server("n1", clock_offset=0.3), server("n2", clock_offset=-0.3)]}, [("clocks_differ", "warning")]),

@@ -135,6 +135,8 @@ def test_expiry_names_each_certificate_and_each_authority_once() -> None:
         "CN=o (o) expires 2027-01-01T00:00:00+00:00; trusted by n1, n2",
         "CN=n (n) expires 2027-01-01T00:00:00+00:00; trusted by n2",
     ]
+    with_own = rotation(host("o", "old"), controller_expires="2027-12-31T00:00:00+00:00")["expiry"]
+    assert with_own[1] == "controller: the client certificate expires 2027-12-31T00:00:00+00:00"
 
 
 def test_deploying_leaves_each_host_where_it_is() -> None:
