@@ -127,7 +127,10 @@ def test_permissions_of_the_guide_are_sufficient_and_needed(version: str, tmp_pa
         {
             "user": kind,
             "password": "p",
-            "permissions": {"publish": {"allow": subjects}, "subscribe": {"allow": ["_INBOX.>"]}},
+            "permissions": {
+                "publish": {"allow": subjects},
+                "subscribe": {"allow": ["_INBOX.>"], "deny": [f"{INBOX_PREFIX}.>"]},
+            },
         }
         for kind, subjects in told.items()
     ]

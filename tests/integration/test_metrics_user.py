@@ -24,7 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.me
 )
 from support.exporters import Exporter
 from support.module_runs import Runner, form
-from support.nats_processes import NatsProcesses
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
 NAMES = ["n1", "n2", "n3"]
 ONCE = {"samples": 1, "span": 0, "wait": False}
@@ -71,12 +71,14 @@ def test_metrics_user_reads_everything_and_changes_nothing(
 
     refused: dict[str, dict[str, Any]] = {
         "nats_meta_stepdown": {"force": True},
-        "nats_connection_kick": {"server_names": ["n1"], "rate": 1, "name": "natsops"},
+        "nats_connection_kick": {"account": "APP"},
         "nats_server_reload": {"server_name": "n1"},
     }
-    for module, options in refused.items():
-        result = run_module(module, {**own, "timeout": 2}, **options)
-        assert result.get("failed") and "permission denied" in result["msg"], (module, result)
+    with Client(ConnectionOptions((cluster.url("n1"),), user=APP_USER, password=APP_PASSWORD)) as application:
+        application.connect()
+        for module, options in refused.items():
+            result = run_module(module, {**own, "timeout": 2}, **options)
+            assert result.get("failed") and "permission denied" in result["msg"], (module, result)
 
     with Client(ConnectionOptions(tuple(cluster.urls), **LOGIN)) as client:
         server = run_module("nats_cluster_info", own)["servers"][0]["id"]
