@@ -190,6 +190,7 @@ def test_every_connection_starts_tls_before_the_greeting(
         nats_server_tls={"handshake_first": True},
         nats_server_contexts_on="controller",
         nats_server_contexts_dir=str(tmp_path / "nats" / "context"),
+        nats_server_metrics_password="metrics-pass",
     )
     try:
         deployed = cluster.playbook("deploy")
@@ -207,6 +208,7 @@ def test_every_connection_starts_tls_before_the_greeting(
         assert "HEALTHY: " in cluster.playbook("diagnose").output
 
         connections = program_connections(cluster)
+        assert (connections["exporter"]["user"], connections["timer"]["user"]) == ("metrics", "sys")
         exporter = Exporter(tmp_path / "exporter", connections["exporter"], expected_servers=["n1"])
         try:
             exporter.until(lambda found: found.get(("natsops_server_up", "", "n1")) == 1)
