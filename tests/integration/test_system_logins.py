@@ -208,7 +208,7 @@ def test_every_connection_starts_tls_before_the_greeting(
         assert "HEALTHY: " in cluster.playbook("diagnose").output
 
         connections = program_connections(cluster)
-        assert (connections["exporter"]["user"], connections["timer"]["user"]) == ("metrics", "sys")
+        assert connections["exporter"]["user"] == "metrics"
         exporter = Exporter(tmp_path / "exporter", connections["exporter"], expected_servers=["n1"])
         try:
             exporter.until(lambda found: found.get(("natsops_server_up", "", "n1")) == 1)
