@@ -245,6 +245,14 @@ def verification(arguments: list[str]) -> None:
     """Accept the command: test_release.py runs it."""
 
 
+def attestation(arguments: list[str]) -> None:
+    """Check `gh attestation verify FILE --repo REPOSITORY` against the comment of the workflow that attests the files."""
+    documented = re.search(
+        r"`(gh attestation verify FILE .*)` checks", (CHECKOUT / ".github/workflows/release.yml").read_text()
+    )
+    assert documented and [*arguments[:3], "FILE", *arguments[4:]] == documented[1].split()
+
+
 def ansible_rulebook(arguments: list[str]) -> None:
     given = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     used = (CHECKOUT / "tests/support/rulebooks.py").read_text()
@@ -295,6 +303,7 @@ RULES: dict[str, Callable[[list[str]], None]] = {
     "antsibull-changelog": antsibull_changelog,
     "cd": cd,
     "export": export,
+    "gh": attestation,
     "gpgv": verification,
     "grep": grep,
     "jetstream-insights": insights,

@@ -385,6 +385,7 @@ def test_signature_of_the_installed_collection_is_verified(
         for block in Document("docs/installation.md").blocks
         if block.heading == "Verify a release"
         for command in block.commands
+        if not command.text.startswith("gh ")  # queries GitHub
     ]
     assert len(commands) == 3
     *_sums, verified = [run(folder, "sh", "-ec", command, **place) for command in commands]
