@@ -78,9 +78,9 @@ options:
     type: bool
     default: true
   stop_after:
-    description: For V(certificates), the last step of this run.
+    description: For V(certificates), the last step of this run. V(renew) refuses a change of the authority.
     type: str
-    choices: [auto, trust_new_ca, new_certificates, remove_old_ca]
+    choices: [auto, renew, trust_new_ca, new_certificates, remove_old_ca]
     default: auto
   clients_use_tls:
     description: For V(certificates), whether clients connect with TLS.

@@ -56,17 +56,27 @@ def adopt(site: Site, new: Path) -> None:
     site.variables["nats_server_tls_ca_dir"] = str(new)
 
 
+def _only_renewed(site: Site) -> str:
+    """Return the output of the run that the schedule of AWX starts, which fails."""
+    return site.playbook(ROTATE, fails=True, nats_cluster_rotate_stop_after="renew").output
+
+
 @pytest.mark.chaos
 def test_new_authority_is_trusted_first_and_the_old_one_removed_last(site: Site) -> None:
     pids, old, new = site.pids(), authority(site), site.root / "ca-2"
     site.variables["nats_server_tls_new_ca_dir"] = str(new)
     before = site.contents()
+    assert "renew never changes the authority" in _only_renewed(site)
+    assert site.contents() == before and not new.exists()
     assert "Clients use TLS: they must trust" in site.playbook(ROTATE, fails=True).output
     assert site.contents() == before
 
     with Watch(site, LOGIN, client(old)) as watch:
         output = site.playbook(ROTATE, nats_cluster_rotate_stop_after="trust_new_ca").output
-    assert "Left: new_certificates, remove_old_ca" in output and watch.refusals == []
+    trusting = site.contents()
+    assert "renew never changes the authority" in _only_renewed(site)
+    assert site.contents() == trusting
+    assert "Remaining: new_certificates, remove_old_ca" in output and watch.refusals == []
     with load(site, *LOGIN.popitem(), tls=client(old, new)) as reports, Watch(site, LOGIN, client(old, new)) as watch:
         site.playbook(ROTATE, nats_cluster_rotate_stop_after="new_certificates")
     assert watch.refusals == [] and reports[0].longest_gap < 5
@@ -115,7 +125,12 @@ def test_a_lost_authority_is_replaced_with_the_files_of_the_hosts(site: Site) ->
 def test_certificates_are_renewed_by_a_reload(site: Site) -> None:
     before, pids = presented(site), site.pids()
     with Watch(site, LOGIN, client(authority(site))) as watch:
-        output = site.playbook(ROTATE, nats_server_tls_cert_days=800, nats_server_tls_renew_before_days=500).output
+        output = site.playbook(
+            ROTATE,
+            nats_server_tls_cert_days=800,
+            nats_server_tls_renew_before_days=500,
+            nats_cluster_rotate_stop_after="renew",
+        ).output
     assert "renew: install new certificates from the same authority" in output
     assert watch.refusals == [] and site.pids() == pids
     assert all(old != new for old, new in zip(before.values(), presented(site).values(), strict=True))

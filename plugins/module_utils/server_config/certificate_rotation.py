@@ -128,7 +128,7 @@ class CertificateOptions:
 
     `cluster`: the cluster's name, for messages.
     `missing_hosts`: hosts of the cluster that are not part of the run.
-    `stop_after`: the last step of this run, or `auto` for all.
+    `stop_after`: the last step of this run, or `auto` for all. `renew` refuses a change of the authority.
     `clients_use_tls`: whether clients connect with TLS, and therefore must trust the servers' certificates.
     `check_mode`: whether the files that a real run would create do not exist yet.
     `controller_expires`: when the certificate with which the playbook connects expires; empty without one.
@@ -347,8 +347,15 @@ def _rotation_refusals(
             "connect."
             " Set it to a certificate from the new authority."
         )
-    rotating = any(host.rotating for host in hosts.values())
-    if rotating and left and options.clients_use_tls and options.stop_after == "auto":
+    source = next((host.source for host in hosts.values() if host.rotating), None)
+    if source is not None and options.stop_after == "renew":
+        yield (
+            f"The inventory names a new authority ({_NEW_VARIABLES[source]}), and nats_cluster_rotate_stop_after=renew"
+            " never changes the authority. Complete the change with the steps trust_new_ca, new_certificates and"
+            f" remove_old_ca, set {_CURRENT_VARIABLES[source]} to the new values, and unset the variables of the new"
+            " authority. Until then no certificate is renewed."
+        )
+    if source is not None and left and options.clients_use_tls and options.stop_after == "auto":
         yield (
             "Clients use TLS: they must trust the new authority before the servers present its certificates. Run with"
             " nats_cluster_rotate_stop_after=trust_new_ca, give the new authority to the clients, run with"

@@ -83,6 +83,7 @@ def test_the_steps_follow_from_the_files_of_the_hosts(hosts: list[tuple[str, str
         ([host("on", "old", unloaded=True), host("on", "old")], {"stop_after": "trust_new_ca"}, ["reload"]),
         ([renewing(), renewing(False)], {}, ["renew"]),
         ([renewing()], {"stop_after": "trust_new_ca"}, ["renew"]),
+        ([renewing(unloaded=True)], {"stop_after": "renew"}, ["reload", "renew"]),
         ([renewing(unloaded=True)], {}, ["reload", "renew"]),
         ([renewing(False)], {}, []),
     ],
@@ -94,6 +95,18 @@ def test_a_run_takes_the_steps_up_to_the_last_one(
     assert found["steps"] == steps
     assert found["refusals"] == []
     assert [line.partition(":")[0] for line in found["lines"]] == (steps or [found["lines"][0].partition(":")[0]])
+
+
+@pytest.mark.parametrize("presented", ["old", "new"])
+@pytest.mark.parametrize("trusted", ["o", "on", "n"])
+@pytest.mark.parametrize("changes", [{}, {"unloaded": True}, {"source": "files"}], ids=str)
+def test_renew_refuses_each_stage_of_a_change_of_authority(
+    trusted: str, presented: str, changes: dict[str, Any]
+) -> None:
+    found = rotation(host(trusted, presented, **changes), stop_after="renew", clients_use_tls=True)
+    assert {*found["steps"]} <= {"reload"}
+    [refusal] = [text for text in found["refusals"] if "renew never changes the authority" in text]
+    assert ("nats_server_tls_new_ca_src" if changes.get("source") else "nats_server_tls_new_ca_dir") in refusal
 
 
 def test_each_step_changes_the_hosts_one_by_one_before_the_next_step() -> None:
