@@ -45,6 +45,20 @@ def tool(*command: str, **options: Any) -> str:
     return done.stdout
 
 
+def test_environments_can_be_built_from_an_installed_collection(tmp_path: Path) -> None:
+    """The user copies the artifact next to the definitions, as docs/awx.md describes."""
+    [artifact] = ROOT.glob(".cache/dist/*.tar.gz")
+    tool("ansible-galaxy", "collection", "install", "--offline", "--no-deps", str(artifact), "-p", str(tmp_path))
+    definitions = tmp_path / "ansible_collections/natsops/jetstream/extensions/execution-environment"
+    # The installed artifact can be older than this checkout.
+    shutil.copytree(DEFINITIONS, definitions, dirs_exist_ok=True)
+    shutil.copy(artifact, definitions)
+    for name in NAMES:
+        tool("ansible-builder", "create", "-f", str(definitions / f"{name}.yml"), "-c", str(tmp_path / name))
+    assert (tmp_path / "execution-environment/_build/collections" / artifact.name).is_file()
+    assert "pyspark" in (tmp_path / "insights/_build/requirements.txt").read_text()
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The build contexts, and the lists of packages that ansible-builder finds in them in its second stage."""
