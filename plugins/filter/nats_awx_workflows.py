@@ -12,10 +12,11 @@ author: natsops maintainers (@natsops)
 description:
   - Returns workflows with the nodes plan, approval and run, as options of modules of the collection C(awx.awx). The
     playbook C(awx.configure) uses it.
-positional: _input, prefix, organization, approval_hours
+positional: _input, prefix, organization, approval_hours, clusters
 options:
   _input:
     description: The workflows. C(plan), C(run), C(success) and C(failure) are names of job templates without the prefix.
+      With C(fleet), the workflow runs for all clusters.
     type: list
     elements: dict
     required: true
@@ -31,6 +32,11 @@ options:
     description: Timeout of approvals.
     type: float
     default: 24
+  clusters:
+    description: Groups of the inventory. If there are any, each survey has a question for one of them.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -59,11 +65,15 @@ from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import 
 
 @reports_problems
 def nats_awx_workflows(
-    rows: Sequence[Mapping[str, Any]], prefix: str, organization: str, approval_hours: float = 24
+    rows: Sequence[Mapping[str, Any]],
+    prefix: str,
+    organization: str,
+    approval_hours: float = 24,
+    clusters: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the workflows and their nodes; see DOCUMENTATION."""
     nodes = workflow_nodes(rows, prefix, organization, float(approval_hours))
-    return {"templates": workflow_templates(rows, prefix), "nodes": list(nodes)}
+    return {"templates": workflow_templates(rows, prefix, clusters), "nodes": list(nodes)}
 
 
 class FilterModule:

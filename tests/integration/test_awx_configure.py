@@ -14,22 +14,24 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import yaml
 from support.awx_server import PASSWORD, TOKEN, USER, AwxServer, serve
+from support.documents import Document
 from support.nats_processes import ROOT, collections_path, run_playbook
 
 pytestmark = pytest.mark.playbook
 
-CREDENTIALS = ["C1 sys", "C1 operators"]
 WEBHOOK = "webhook-secret-1"
 WITHOUT_CHANNELS = {"name": "n", "notification_type": "slack", "notification_configuration": {"token": WEBHOOK}}
+#: The example of docs/awx.md.
+EXAMPLE: dict[str, Any] = next(
+    yaml.safe_load(block.text) for block in Document("docs/awx.md").of("yaml") if block.file == "awx.yml"
+)
+CREDENTIALS: dict[str, str] = EXAMPLE["nats_awx_credentials"]
+READER = EXAMPLE["nats_awx_playbook_credentials"]["report"]["object storage"]
 SETTINGS: dict[str, Any] = {
-    "nats_awx_image": "ee:1",
+    **EXAMPLE,
     "nats_awx_insights_image": "ee-insights:1",
-    "nats_awx_inventory_scm_url": "https://git.example.com/nats-inventory",
-    "nats_awx_system_credential": "C1 sys",
-    "nats_awx_credentials": CREDENTIALS,
-    "nats_awx_playbook_credentials": {"restore": ["Backups"]},
-    "nats_awx_schedules": {"snapshot": "FREQ=MINUTELY;INTERVAL=15", "drill": "FREQ=DAILY;INTERVAL=1"},
     "nats_awx_drift_documents": "assets.yml",
     "nats_awx_notifications": [
         {
@@ -40,9 +42,9 @@ SETTINGS: dict[str, Any] = {
     ],
 }
 WITHOUT: dict[str, Any] = {
-    "nats_awx_credentials": [],
+    "nats_awx_credentials": {},
     "nats_awx_playbook_credentials": {},
-    "nats_awx_system_credential": "",
+    "nats_awx_team_names": {},
 }
 BY_TOKEN: Mapping[str, str] = MappingProxyType({"CONTROLLER_OAUTH_TOKEN": TOKEN})
 
@@ -85,12 +87,18 @@ def allowed(awx: AwxServer, kind: str, name: str) -> dict[str, list[str]]:
     return {key: sorted(teams) for key, teams in found.items() if teams}
 
 
+def attached(awx: AwxServer, name: str) -> set[str]:
+    """Return the names of the credentials of a job template."""
+    return {awx.find("credentials", number)["name"] for number in awx.named("job_templates", name)["credentials"]}
+
+
 def check_people(awx: AwxServer) -> None:
     """Check the permissions, labels, notifications and schedules."""
-    readers, operators, approvers = (f"NATS {team}" for team in ("readers", "operators", "approvers"))
-    assert allowed(awx, "job_templates", "NATS report") == {"execute_role": [operators, readers]}
+    readers, operators, approvers = "NATS readers", "on-call", "NATS approvers"
+    assert sorted(team["name"] for team in awx.store["teams"]) == [approvers, readers, operators]
+    assert allowed(awx, "job_templates", "NATS report") == {"execute_role": [readers, operators]}
     assert allowed(awx, "job_templates", "NATS plan scale in") == {
-        "execute_role": [operators, readers],
+        "execute_role": [readers, operators],
         "read_role": [approvers],
     }
     assert allowed(awx, "job_templates", "NATS scale in") == {}
@@ -108,17 +116,28 @@ def check_people(awx: AwxServer) -> None:
     enabled = {schedule["name"]: schedule["rrule"] for schedule in awx.store["schedules"] if schedule["enabled"]}
     assert enabled == {
         "NATS snapshot": "DTSTART:20260101T000000Z RRULE:FREQ=MINUTELY;INTERVAL=15",
-        "NATS drill": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1",
+        "NATS back up": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1;BYHOUR=2;BYMINUTE=0",
+        "NATS drill": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=SA",
+        "NATS certificates": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=MO",
         "NATS drift of assets": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1",
     }
     assert awx.named("schedules", "NATS drift of assets")["extra_data"] == {"nats_awx_assets_documents": "assets.yml"}
+    assert awx.named("schedules", "NATS certificates")["extra_data"] == {
+        "nats_cluster_rotate_stop_after": "renew",
+        "nats_server_tls_renew_before_days": 30,
+    }
     assert "NATS checkpoint" in [schedule["name"] for schedule in awx.store["schedules"]]
 
 
 def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServer) -> None:
     first = configure(awx)
     assert first.returncode == 2
-    assert "AWX has no credential C1 sys, C1 operators, Backups." in re.sub(r"\s+", " ", first.stdout + first.stderr)
+    assert "There is no team on-call in Default: create it" in re.sub(r"\s+", " ", first.stdout + first.stderr)
+    awx.add("teams", {"name": "on-call", "organization": awx.named("organizations", "Default")["id"]})
+    first = configure(awx)
+    assert first.returncode == 2
+    absent = re.search(r"AWX has no credential (.*?)\. The", re.sub(r"\s+", " ", first.stdout + first.stderr))
+    assert absent and {*absent[1].split(", ")} == {*CREDENTIALS.values(), READER}
     assert [item["name"] for item in awx.store["credential_types"]] == [
         "NATS system",
         "NATS operator key",
@@ -129,7 +148,7 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
         "NATS backup identity",
         "NATS private CA",
     ]
-    for name in (*CREDENTIALS, "Backups"):
+    for name in (*CREDENTIALS.values(), READER):
         awx.add("credentials", {"name": name})
 
     made = configure(awx)
@@ -137,9 +156,14 @@ def test_everything_is_made_once_and_changed_only_where_it_differs(awx: AwxServe
     assert TOKEN not in made.stdout + made.stderr and WEBHOOK not in made.stdout + made.stderr
     restart = awx.named("job_templates", "NATS restart")
     assert restart["playbook"] == "playbooks/restart.yml"
-    # The modules of AWX associate the credentials in the order of a set.
-    assert sorted(restart["credentials"]) == [awx.named("credentials", name)["id"] for name in CREDENTIALS]
-    assert len(awx.named("job_templates", "NATS plan restore")["credentials"]) == 3
+    for name, kinds in {
+        "restart": ["machine", "system", "account operators"],
+        "plan restore": ["machine", "system", "account operators", "object storage"],
+        "rotate certificates": ["machine", "system", "account operators", "private CA"],
+        "diagnose": ["machine", "system"],
+    }.items():
+        assert attached(awx, f"NATS {name}") == {CREDENTIALS[kind] for kind in kinds}
+    assert attached(awx, "NATS report") == {CREDENTIALS["machine"], CREDENTIALS["system"], READER}
     assert restart["survey"]["spec"][0]["variable"] == "nats_cluster_restart_before"
     assert awx.named("job_templates", "NATS plan upgrade")["job_type"] == "check"
     workflow = awx.named("workflow_job_templates", "NATS rolling restart")
@@ -206,6 +230,13 @@ def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
     [
         ({"nats_awx_organization": "Absent"}, 'There is no organization "Absent"'),
         ({"nats_awx_image": ""}, "the execution environment"),
+        ({"nats_awx_team_names": {"operator": "on-call"}}, "operator: the names are readers, operators, approvers"),
+        (
+            {"nats_awx_team_names": {"operators": "on-call", "approvers": ["on-call"]}},
+            "on-call would approve its own plans",
+        ),
+        ({"nats_awx_credentials": {"ssh": "C1 ssh"}}, "ssh: unknown type. The types are machine, vault"),
+        ({"nats_awx_schedules": {"backup": True}}, "backup: unknown schedule. The schedules are snapshot, back up"),
         ({"login": {"CONTROLLER_OAUTH_TOKEN": "wrong"}}, "HTTP 401"),
         ({"nats_awx_prefix": "x" * 513}, "is not a valid choice"),
         ({"nats_awx_notifications": [WITHOUT_CHANNELS]}, "n: Unable to create notification_template n"),

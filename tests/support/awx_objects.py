@@ -13,9 +13,10 @@ from typing import Any
 from support.nats_processes import ROOT, run_playbook
 
 VARS = [str(ROOT / f"playbooks/awx/vars/{name}.yml") for name in ("settings", "objects")]
+TEMPLATES = "nats_awx__template_objects.templates"
 SHOWN = {
     "credential_types": "{{ nats_awx__credential_types }}",
-    "job_templates": "{{ [nats_awx__job_template] | product(nats_awx__job_templates) | map('combine', recursive=true) }}",
+    "job_templates": f"{{{{ [nats_awx__job_template] | product({TEMPLATES}) | map('combine', recursive=true) }}}}",
 }
 
 Object = dict[str, Any]

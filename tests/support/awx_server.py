@@ -249,7 +249,10 @@ class AwxServer:
         for name, value in query.items():
             field, _sep, operator = name.partition("__")
             wanted = value.split(",") if operator == "in" else [value]
-            found = [item for item in found if str(item.get(field)) in wanted]
+            if operator == "name":
+                found = [item for item in found if self.find(f"{field}s", item[field])["name"] in wanted]
+            else:
+                found = [item for item in found if str(item.get(field)) in wanted]
         return {"count": len(found), "next": None, "results": found}
 
     def _checked(self, kind: str, sent: Object, new: bool) -> Object:
@@ -265,7 +268,20 @@ class AwxServer:
             raise Refused(400, playbook=["Playbook not found for project."])
         if kind == "schedules" and not re.fullmatch(r"DTSTART:\d{8}T\d{6}Z RRULE:.*INTERVAL=\d+.*", body["rrule"]):
             raise Refused(400, rrule=["INTERVAL required in rrule."])
+        if kind == "schedules" and new:
+            self._check_answers(body)
         return body
+
+    def _check_answers(self, schedule: Object) -> None:
+        """Raise Refused if AWX could not launch the template with the answers of the schedule."""
+        template = next(
+            item for kind in UNIFIED for item in self.store[kind] if item["id"] == schedule["unified_job_template"]
+        )
+        asked = template["survey"].get("spec", []) if template["survey_enabled"] else []
+        answers = schedule.get("extra_data", {})
+        missing = [item["variable"] for item in asked if item["required"] and item["variable"] not in answers]
+        if missing or not {*answers} <= {item["variable"] for item in asked}:
+            raise Refused(400, variables_needed_to_start=missing, answers=answers)
 
     def _create(self, kind: str, body: Object) -> Object:
         made = self.add(kind, self._checked(kind, body, new=True))

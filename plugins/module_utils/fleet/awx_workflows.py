@@ -9,23 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_templates import with_cluster_question
 
-def workflow_templates(rows: Sequence[Mapping[str, Any]], prefix: str) -> list[dict[str, Any]]:
-    """Return the options of `workflow_job_template` for each workflow of the table. Raises ValueError if a workflow is
-    defined twice."""
+
+def workflow_templates(
+    rows: Sequence[Mapping[str, Any]], prefix: str, clusters: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the options of `workflow_job_template` for each workflow of the table. With several clusters, each survey
+    has a question for one; the nodes receive the answer. Raises ValueError if a workflow is defined twice."""
     names = [row["name"] for row in rows]
     if doubles := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{', '.join(doubles)}: defined twice")
-    return [
-        {
-            "name": f"{prefix} {row['name']}",
-            "description": _description(row),
-            "ask_limit_on_launch": bool(row.get("limit")),
-            "survey_enabled": bool(row.get("survey_spec")),
-            **({"survey_spec": row["survey_spec"]} if row.get("survey_spec") else {}),
-        }
-        for row in rows
-    ]
+    return [with_cluster_question(_workflow(row, prefix), () if row.get("fleet") else clusters) for row in rows]
+
+
+def _workflow(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {
+        "name": f"{prefix} {row['name']}",
+        "description": _description(row),
+        "ask_limit_on_launch": bool(row.get("limit")),
+        "survey_enabled": bool(row.get("survey_spec")),
+        **({"survey_spec": row["survey_spec"]} if row.get("survey_spec") else {}),
+    }
 
 
 def workflow_nodes(

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.natsops.jetstream.plugins.filter.nats_awx_templates import nats_awx_templates
 from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_workflows import (
     workflow_nodes,
     workflow_templates,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.survey_answers import survey_problems
 from support.documents import CHECKOUT, role_options
+from support.playbook_reads import playbook_files, reads
 
 PLAYBOOKS = CHECKOUT / "playbooks"
 #: The demo is excluded, because it needs a machine with a shell.
@@ -45,6 +47,23 @@ FORMS = yaml.safe_load((PLAYBOOKS / "vars/answers.yml").read_text())["nats_surve
 TYPES = {"integer": ("int",), "multiplechoice": ("str", "bool"), "text": ("str",)}
 
 
+#: The variables that a credential type provides; the file that reads a key, for a type whose variable has a default.
+KINDS = {kind["name"].removeprefix(f"{PREFIX} "): kind for kind in OBJECTS["nats_awx__credential_types"]}
+ISSUES = CHECKOUT / "roles/nats_server/tasks/tls/issue.yml"
+#: Playbooks that read a variable of a type but do not receive a credential, with the reason.
+WITHOUT = {
+    "account": {
+        "exporter": "only a message names the variable; the host of the exporter has its own .creds files",
+    },
+    "object storage": {
+        "report": "only the table of backups reads S3; a site adds a credential that can only read",
+        "snapshot": "as report",
+        "insights": "as report",
+    },
+    "private CA": {"rotate_credentials": "no step of credentials issues certificates"},
+}
+
+
 def asked(template: dict[str, Any]) -> list[str]:
     return [question["variable"] for question in template.get("survey_spec", {}).get("spec", [])]
 
@@ -65,7 +84,8 @@ def test_every_operation_has_a_job_template_and_every_template_its_playbook() ->
 @pytest.mark.parametrize("template", [*TEMPLATES, *WORKFLOWS], ids=lambda template: template["name"])
 def test_answers_become_documented_variables(template: dict[str, Any]) -> None:
     extra, variables = template.get("extra_vars", {}), documented()
-    used = set() if isinstance(extra, str) else set(re.findall(r"\w+", " ".join(extra.values())))
+    passed = OBJECTS["nats_awx__insights_vars"] if isinstance(extra, str) else extra
+    used = set(re.findall(r"\w+", " ".join(passed.values())))
     names = set(re.findall(r"'(nats_\w+)':", extra)) if isinstance(extra, str) else set(extra)
     # Workflows pass their survey answers to their nodes.
     assert [name for name in asked(template) if name not in variables | used and template in TEMPLATES] == []
@@ -120,7 +140,108 @@ def test_roles_and_schedules_name_templates() -> None:
     names = {template["name"].removeprefix(f"{PREFIX} ") for template in TEMPLATES}
     assert {*OBJECTS["nats_awx__reads"], *OBJECTS["nats_awx__routine"]} <= names
     assert {schedule["template"] for schedule in OBJECTS["nats_awx__schedules"]} <= names
-    assert {*load("settings.yml")["nats_awx_schedules"]} <= {row["name"] for row in OBJECTS["nats_awx__schedules"]}
+
+
+def test_each_credential_type_has_its_playbooks() -> None:
+    mapping = OBJECTS["nats_awx__credential_playbooks"]
+    assert {*mapping} == {*KINDS, "machine", "vault", "other"}
+    assert [kind for kind in mapping if mapping[kind] == "all"] == ["machine", "vault", "other", "system"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "system"])
+def test_a_playbook_receives_a_credential_exactly_if_it_reads_its_variables(kind: str) -> None:
+    variables = {*KINDS[kind]["injectors"]["extra_vars"]}
+    if kind == "private CA":
+        found = {name for name in OPERATIONS if ISSUES in playbook_files(PLAYBOOKS / f"{name}.yml")}
+    else:
+        found = {name for name in OPERATIONS if reads(PLAYBOOKS / f"{name}.yml") & variables}
+    assert {*WITHOUT.get(kind, {})} <= found
+    # The job templates run fleet.yml for deploy.
+    expected = found - {*WITHOUT.get(kind, {})}
+    expected |= {"fleet"} if "deploy" in expected else set()
+    assert {*OBJECTS["nats_awx__credential_playbooks"][kind]} == expected
+
+
+def tables(first: str) -> list[list[str]]:
+    """Return the rows of the table of docs/awx.md whose header begins with this word, without code marks."""
+    text = (CHECKOUT / "docs/awx.md").read_text()
+    lines = text[text.index(f"| {first} | ") :].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_guide_lists_the_playbooks_of_each_credential_type() -> None:
+    documented: dict[str, set[str]] = {}
+    for kinds, _content, playbooks in tables("type"):
+        for kind in quoted(kinds):
+            named = [*quoted(playbooks)]
+            base = {*OPERATIONS}
+            if named and named[0] in documented:
+                base = documented[named.pop(0)]
+            documented[kind] = base - {*named} if re.match(r"all|as", playbooks) else {*named}
+    mapping = OBJECTS["nats_awx__credential_playbooks"]
+    assert documented == {kind: {*OPERATIONS} if value == "all" else {*value} for kind, value in mapping.items()}
+
+
+def test_the_guide_lists_the_schedules_and_their_defaults() -> None:
+    rows = tables("name")
+    assert [(*quoted(row[0]), row[1], *quoted(row[2]), row[4] == "yes") for row in rows] == [
+        (row["name"], row["template"], row["rule"], row["enabled"] is True) for row in OBJECTS["nats_awx__schedules"]
+    ]
+    answers = [dict([*answer.split(": "), ""][:2] for answer in quoted(row[3])) for row in rows]
+    assert [{*found} for found in answers] == [{*row.get("answers", {})} for row in OBJECTS["nats_awx__schedules"]]
+    assert {"nats_cluster_rotate_stop_after": "renew"} in answers
+
+
+def test_the_guide_lists_the_roles_of_each_team() -> None:
+    reads_only, routine = OBJECTS["nats_awx__reads"], OBJECTS["nats_awx__routine"]
+    assert [(*quoted(team), role, quoted(objects)) for team, role, objects in tables("team")] == [
+        ("readers", "Execute", [*reads_only, "plan …"]),
+        ("operators", "Execute", ["readers", *routine]),
+        ("approvers", "Approve", []),
+        ("approvers", "Read", ["plan …", "add signing key"]),
+    ]
+
+
+def test_the_fleet_templates_deploy() -> None:
+    assert {
+        template["extra_vars"]["nats_fleet_playbook"] for template in TEMPLATES if template["name"].endswith("fleet")
+    } == {"deploy"}
+
+
+def all_plays(name: str) -> str:
+    """Return the text of a playbook and of those that it imports."""
+    return "".join(path.read_text() for path in playbook_files(PLAYBOOKS / f"{name}.yml") if path.parent == PLAYBOOKS)
+
+
+def test_every_playbook_limits_itself_to_a_cluster_or_runs_for_all() -> None:
+    every = OBJECTS["nats_awx__fleet_playbooks"]
+    assert [
+        name
+        for name in OPERATIONS
+        if name not in every and not re.search(r"hosts: (\"|>-\n +)\{\{ nats_server_hosts ", all_plays(name))
+    ] == []
+
+
+def test_schedules_answer_every_required_question_and_never_change_an_authority() -> None:
+    made = nats_awx_templates(
+        TEMPLATES,
+        prefix=PREFIX,
+        credential_playbooks=OBJECTS["nats_awx__credential_playbooks"],
+        schedule_rows=[{**row, "enabled": True} for row in OBJECTS["nats_awx__schedules"]],
+    )
+    templates = {template["name"]: template for template in made["templates"]}
+    assert len(made["schedules"]) == len(OBJECTS["nats_awx__schedules"])
+    for schedule in made["schedules"]:
+        template = templates[schedule["unified_job_template"]]
+        questions = template.get("survey_spec", {}).get("spec", [])
+        answers = schedule["answers"]
+        assert {question["variable"] for question in questions if question["required"]} == {*answers}
+        if "rotate_certificates" in template["playbook"]:
+            assert answers["nats_cluster_rotate_stop_after"] == "renew"
 
 
 def test_teams_cannot_change_servers_without_an_approval() -> None:

@@ -34,6 +34,12 @@ def test_a_workflow_runs_the_operation_after_the_approval_of_its_plan() -> None:
     assert made["nodes"][2]["approval_node"]["timeout"] == 1800
 
 
+def test_surveys_of_workflows_have_a_question_for_a_cluster_unless_they_run_for_all() -> None:
+    one, every = workflow_templates([ROW, {**ROW, "name": "approved fleet", "fleet": True}], "N", ["eu", "us"])
+    assert one["survey_enabled"] and one["survey_spec"]["spec"][0]["choices"] == ["eu", "us"]
+    assert "survey_spec" not in every
+
+
 def test_a_workflow_is_defined_once() -> None:
     with pytest.raises(ValueError, match=r"^approved deploy: defined twice$"):
         workflow_templates([ROW, ROW], "N")
