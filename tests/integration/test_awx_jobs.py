@@ -72,6 +72,25 @@ def test_a_report_with_the_credential_and_a_limit(controller: Controller, awx: d
     assert job.events[-1]["event"] == "playbook_on_stats"
 
 
+def test_an_answer_limits_a_job_to_one_of_many_clusters(controller: Controller, tmp_path: Path) -> None:
+    groups, lake = ["eu", "us"], tmp_path / "lake"
+    many = objects(tmp_path, nats_awx_cluster_groups=groups, nats_awx_lake=str(tmp_path))
+    nats = {"children": groups, "vars": controller.inventory["nats"]["vars"]}
+    controller.inventory = {
+        **controller.inventory,
+        "nats": nats,
+        "eu": {"hosts": NAMES, "vars": {"nats_server_cluster_group": "eu"}},
+        "us": {"hosts": ["u1"], "vars": {"nats_server_cluster_group": "us"}},
+    }
+    report = controller.launch(named(many, "job_templates", "report"), {"report": "servers", "nats_server_hosts": "eu"})
+    snapshot = controller.launch(named(many, "job_templates", "snapshot"), {"nats_server_hosts": "eu"})
+    for job in (report, snapshot):
+        assert job.status == "successful", job.output
+        assert "u1" not in {event.get("event_data", {}).get("host") for event in job.events}
+    # Snapshots of different clusters have different names in the lake.
+    assert [path for path in lake.rglob("*") if "eu" in path.name], sorted(lake.rglob("*"))
+
+
 def test_a_slice_is_refused(controller: Controller, awx: dict[str, list[Object]]) -> None:
     template = named(awx, "job_templates", "plan restart")
     controller.inventory = {"nats": {"hosts": ["n1"]}}

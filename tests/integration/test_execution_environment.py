@@ -48,7 +48,17 @@ def tool(*command: str, **options: Any) -> str:
 def test_environments_can_be_built_from_an_installed_collection(tmp_path: Path) -> None:
     """The user copies the artifact next to the definitions, as docs/awx.md describes."""
     [artifact] = ROOT.glob(".cache/dist/*.tar.gz")
-    tool("ansible-galaxy", "collection", "install", "--offline", "--no-deps", str(artifact), "-p", str(tmp_path))
+    tool(
+        "ansible-galaxy",
+        "collection",
+        "install",
+        "--offline",
+        "--force",
+        "--no-deps",
+        str(artifact),
+        "-p",
+        str(tmp_path),
+    )
     definitions = tmp_path / "ansible_collections/natsops/jetstream/extensions/execution-environment"
     # The installed artifact can be older than this checkout.
     shutil.copytree(DEFINITIONS, definitions, dirs_exist_ok=True)

@@ -66,7 +66,10 @@ RUN_BY = {
 #: The sections of these documents that a test in tests/lab follows from block to block.
 STEPS = {"README.md": "First run", "docs/installation.md": "Without a network", "docs/getting-started.md": r"\d"}
 #: Documents whose YAML blocks must equal the files of a project; a test compares them.
-SHOWN = {"docs/molecule.md": "tests/unit/packaging/test_molecule.py"}
+SHOWN = {
+    "docs/awx.md": "tests/integration/test_awx_configure.py",
+    "docs/molecule.md": "tests/unit/packaging/test_molecule.py",
+}
 #: Documents whose commands are make targets; CI runs the recipes.
 MAKE_DOCUMENTS = {"docs/internals/benchmarks.md", "CONTRIBUTING.md"}
 INSTALLED = "~/.ansible/collections/ansible_collections/natsops/jetstream"
@@ -241,6 +244,11 @@ def cd(arguments: list[str]) -> None:
     assert arguments[1:] == [f"{INSTALLED}/tests/lab"]
 
 
+def cp(arguments: list[str]) -> None:
+    """Check the copy of the artifact that test_execution_environment.py makes, too."""
+    assert arguments[1:] == ["natsops-jetstream-*.tar.gz", "$EE/"]
+
+
 def verification(arguments: list[str]) -> None:
     """Accept the command: test_release.py runs it."""
 
@@ -265,7 +273,8 @@ def ansible_builder(arguments: list[str]) -> None:
     told = subprocess.run([*arguments[:2], "--help"], check=True, capture_output=True, text=True).stdout
     given = [item for item in arguments[2:] if item.startswith("-")]
     assert [option for option in given if not re.search(rf"(^|[ \[]){option}\b", told, re.MULTILINE)] == []
-    assert (CHECKOUT / arguments[arguments.index("-f") + 1]).is_file()
+    path = arguments[arguments.index("-f") + 1].replace("$EE", "extensions/execution-environment")
+    assert (CHECKOUT / path).is_file()
 
 
 def insights(arguments: list[str]) -> None:
@@ -302,6 +311,7 @@ RULES: dict[str, Callable[[list[str]], None]] = {
     "ansible-rulebook": ansible_rulebook,
     "antsibull-changelog": antsibull_changelog,
     "cd": cd,
+    "cp": cp,
     "export": export,
     "gh": attestation,
     "gpgv": verification,
