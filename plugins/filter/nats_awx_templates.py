@@ -62,7 +62,9 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ (templates | natsops.jetstream.nats_awx_templates(prefix='NATS', **settings)).templates }}"
   vars:
-    templates: [{name: NATS deploy, playbook: playbooks/deploy.yml}, {name: NATS report, playbook: playbooks/report.yml}]
+    templates:
+      - {name: NATS deploy, playbook: playbooks/deploy.yml}
+      - {name: NATS report, playbook: playbooks/report.yml}
     settings:
       credential_playbooks: {system: all, private CA: [deploy]}
       credentials: {system: orders sys, private CA: orders CA}
