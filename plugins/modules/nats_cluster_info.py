@@ -172,6 +172,14 @@ raft_silent:
   type: list
   elements: str
   sample: []
+common_flags:
+  description:
+    - Feature flags for Raft entries that most servers with JetStream have on. All servers that answered can read these
+      entries.
+  returned: success
+  type: list
+  elements: str
+  sample: [js_raft_delete_range]
 missing:
   description: Servers in O(expected_servers) that did not answer.
   returned: success

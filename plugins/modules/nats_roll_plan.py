@@ -116,6 +116,13 @@ options:
         consumers are unknown while it is not running.
     type: dict
     default: {}
+  leaving:
+    description:
+      - Names of the servers that leave the cluster. While such a server does not answer, its unknown version turns off
+        no flag in RV(feature_flags).
+    type: list
+    elements: str
+    default: []
   stored_groups:
     description:
       - Some of the Raft groups in the store of each server that is not running, by the name of the server, as returned
@@ -500,10 +507,11 @@ def judge_versions(
     for version, servers in by_target.items():
         try:
             problems += version_problems(cluster, servers, replace(rules, target=version), stopped)
-            off = flags_to_turn_off(cluster, servers, version, stopped)
+            for server in servers:
+                if off := flags_to_turn_off(cluster, server, version, stopped, params["leaving"]):
+                    flags[server] = dict.fromkeys(off, False)
         except ValueError as error:
             raise NatsFailure("invalid_option", f"starts: {error}") from error
-        flags.update({server: dict.fromkeys(off, False) for server in servers if off})
     return problems, flags
 
 
@@ -607,6 +615,7 @@ def main() -> None:
             "accept_loss": {"type": "list", "elements": "str", "default": []},
             "starts": {"type": "dict", "default": {}},
             "stopped_versions": {"type": "dict", "default": {}},
+            "leaving": {"type": "list", "elements": "str", "default": []},
             "stored_groups": {"type": "dict", "default": {}},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
             "zone_tag_prefix": {"type": "str", "default": "az:"},

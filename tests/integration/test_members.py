@@ -441,8 +441,24 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         left = sorted({*NAMES, "n4"} - {single})
         assert meta_members(run_module, cluster) == left == parse_hosts(run_module, cluster, "LOAD3")
 
+    def same_flags() -> None:
+        """The dead server does not count as an older one, and a server that differs from the others follows them."""
+        if version != "2.15.1":
+            return
+        path = Path(cluster.hosts["n4"]["nats_server_config_dir"]) / "nats-server.conf"
+        assert "js_raft_delete_range" not in path.read_text()
+        del cluster.hosts[single]
+        cluster.hosts["n4"]["nats_server_config_host"] = {"feature_flags": {"js_raft_delete_range": False}}
+        cluster.playbook("deploy")
+        assert "js_raft_delete_range: false" in path.read_text()
+        del cluster.hosts["n4"]["nats_server_config_host"]
+        cluster.playbook("deploy")
+        assert "js_raft_delete_range" not in path.read_text()
+        cluster.deploy_changes_nothing()
+
     def work() -> None:
         same_name()
         new_name()
+        same_flags()
 
     under_load(cluster, work)

@@ -56,6 +56,28 @@ RAFT_FEATURES = (
 )
 
 
+def common_flags(cluster: Cluster) -> list[str]:
+    """Return the flags that most JetStream servers have on, if all servers that answer can read the entries.
+
+    A member that does not answer gains nothing from a server that turns such a flag off, because the others write the
+    entries anyway."""
+    members = [server for server in cluster.servers if server.jetstream]
+    found = []
+    for feature in RAFT_FEATURES:
+        writers = [one for one in members if feature.is_written_by(one.version, enabled_flags(one))]
+        readable = all(reported_version(one.version) >= feature.read_since for one in members)
+        if readable and len(writers) * 2 > len(members):
+            found.append(feature.flag)
+    return found
+
+
+def is_mostly_turned_off(feature: RaftFeature, cluster: Cluster) -> bool:
+    """Return whether most JetStream servers that have this flag on by default run with the flag off."""
+    by_default = [one for one in cluster.servers if one.jetstream and feature.is_written_by(one.version, {})]
+    off = [one for one in by_default if not feature.is_written_by(one.version, enabled_flags(one))]
+    return len(off) * 2 > len(by_default)
+
+
 def proposes_delete_ranges(cluster: Cluster) -> bool:
     """Return whether a running server may write entries to a replicated mirror that make a member before 2.14 panic."""
     feature = RAFT_FEATURES[0]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_features import common_flags
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
@@ -37,7 +38,9 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
 
 def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
-    nameless, missing, problems, and jwts if they are requested. Raises NatsFailure if the cluster cannot be queried."""
+    common_flags, nameless, missing, problems, and jwts if they are requested.
+
+    Raises NatsFailure if the cluster cannot be queried."""
     names = params["expected_servers"]
     expected = None if names is None else frozenset(names)
     api = SystemApi(client)
@@ -59,6 +62,7 @@ def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, An
     return {
         **shown.as_dict(),
         "raft_silent": raft_silent_servers(shown),
+        "common_flags": common_flags(shown),
         "nameless": sorted(shown.nameless),
         "missing": sorted((expected or frozenset()) - shown.names),
         "problems": [problem.as_dict() for problem in problems],

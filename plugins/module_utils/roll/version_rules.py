@@ -15,7 +15,9 @@ from typing import Any, Union
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_features import (
     RAFT_FEATURES,
+    common_flags,
     enabled_flags,
+    is_mostly_turned_off,
     streams_with,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
@@ -147,24 +149,36 @@ def version_problems(
 
 
 def flags_to_turn_off(
-    cluster: Cluster, names: Iterable[str], target: str, stopped: Mapping[str, str] | None = None
+    cluster: Cluster,
+    name: str,
+    target: str,
+    stopped: Mapping[str, str] | None = None,
+    leaving: Iterable[str] = (),
 ) -> list[str]:
-    """Return the feature flags that `target` enables by default and that the servers `names` must disable, because some
-    member may be too old to read the entries; a stopped member counts, too, unless its version is known. `stopped`: as
-    for `version_problems`. Raises ValueError.
+    """Return the feature flags that `target` enables by default and that the server `name` must disable.
+
+    Some member may be too old to read the entries. A member that does not answer counts as too old, unless it is
+    `leaving`, its version is known, or most of the others write the entries already. A server that joins or starts
+    again also follows the others if they run with the flag off. `stopped`: as for `version_problems`. Raises ValueError.
     """
     known = stopped or {}
     servers = [*cluster.servers, *_installed(known)]
     versions = [reported_version(server.version) for server in servers if server.jetstream]
-    members = set(cluster.meta.group.members) if cluster.meta else set()
-    if len({*(server.name for server in servers), *members, *names}) < 2:
+    members = (set(cluster.meta.group.members) if cluster.meta else set()) - set(leaving)
+    if len({*(server.name for server in servers), *members, name}) < 2:
         return []
     parse(target)
     silent = members - cluster.names - set(known)
+    common = common_flags(cluster)
     return [
         feature.flag
         for feature in RAFT_FEATURES
-        if feature.is_written_by(target, {}) and (silent or any(one < feature.read_since for one in versions))
+        if feature.is_written_by(target, {})
+        and (
+            any(one < feature.read_since for one in versions)
+            or (silent and feature.flag not in common)
+            or (name not in cluster.names and is_mostly_turned_off(feature, cluster))
+        )
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_features import common_flags
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, JetStreamSummary
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.version_rules import (
@@ -134,6 +135,7 @@ def test_no_permission_excuses_files_that_cannot_be_read() -> None:
 
 MIRROR = {"mirror": {"name": "ORIGIN"}}
 SOURCES = {"sources": [{"name": "ORIGIN"}]}
+FLAG = ["js_raft_delete_range"]
 OFF = {"js_raft_delete_range": False}
 ENTRIES = "roll_unreadable_entries"
 
@@ -236,17 +238,58 @@ def test_which_flags_are_off_next_to_older_servers() -> None:
     def off(version: str, target: str, stopped: dict[str, str] | None = None) -> list[str]:
         state = running(version)
         gone = replace(state, servers=state.servers[:2]) if stopped is not None else state
-        return flags_to_turn_off(gone, ["n1"], target, stopped)
+        return flags_to_turn_off(gone, "n1", target, stopped)
 
-    flag = ["js_raft_delete_range"]
+    flag = FLAG
     assert off("2.10.27", "2.15.1") == off("2.12.15", "2.15.1") == flag
     # The target version does not turn the flag on, or all servers can read the entries.
     assert off("2.10.27", "2.14.7") == off("2.14.0", "2.15.1") == []
     # n3 is down: its version is unknown, too old, or new enough.
-    assert off("2.15.1", "2.15.1", {}) == off("2.15.1", "2.15.1", {"n3": "2.10.27"}) == flag
-    assert off("2.15.1", "2.15.1", {"n3": "2.14.7"}) == off("2.15.1", "2.15.1", {"n3": ""}) == []
+    assert off("2.14.7", "2.15.1", {}) == off("2.15.1", "2.15.1", {"n3": "2.10.27"}) == flag
+    assert off("2.14.7", "2.15.1", {"n3": "2.14.7"}) == off("2.14.7", "2.15.1", {"n3": ""}) == []
+    # The others write the entries already.
+    assert off("2.15.1", "2.15.1", {}) == []
     alone = replace(running("2.10.27"), servers=running("2.10.27").servers[:1], meta=None)
-    assert flags_to_turn_off(alone, ["n1"], "2.15.1") == []
+    assert flags_to_turn_off(alone, "n1", "2.15.1") == []
+
+
+def with_flag(state: Cluster, *values: bool) -> Cluster:
+    flag = frozenset(FLAG)
+    pairs = zip(state.servers, values)
+    servers = [replace(one, feature_flags=flag, enabled_flags=flag if on else frozenset()) for one, on in pairs]
+    return replace(state, servers=tuple(servers))
+
+
+def test_replacement_of_dead_server_keeps_flag_of_the_others() -> None:
+    """n3 died and leaves; n4 joins. Unknown versions of leaving servers do not count."""
+    state = running("2.15.1")
+    gone = replace(state, servers=state.servers[:2])
+    joining = {"n4": ""}
+    assert flags_to_turn_off(with_flag(gone, True, True), "n4", "2.15.1", joining, leaving=["n3"]) == []
+    # Without an operation that removes n3, the running servers prove the same.
+    assert flags_to_turn_off(with_flag(gone, True, True), "n4", "2.15.1", joining) == []
+    one_on = with_flag(gone, True, False)
+    assert flags_to_turn_off(one_on, "n4", "2.15.1", joining) == FLAG
+    assert flags_to_turn_off(one_on, "n4", "2.15.1", joining, leaving=["n3"]) == []
+    # The others run with the flag off, so n4 does as well; it would otherwise be the only writer.
+    assert flags_to_turn_off(with_flag(gone, False, False), "n4", "2.15.1", joining, leaving=["n3"]) == FLAG
+    # A leaving server that answers still reads the entries.
+    assert flags_to_turn_off(running("2.15.1", "2.15.1", "2.12.15"), "n4", "2.15.1", joining, leaving=["n3"]) == FLAG
+
+
+@pytest.mark.parametrize(
+    ("versions", "values", "common"),
+    [
+        (["2.15.1"], [True, True, False], FLAG),
+        (["2.15.1"], [True, False, False], []),
+        (["2.15.1"], [False, False, False], []),
+        (["2.15.1", "2.15.1", "2.12.15"], [True, True, False], []),
+    ],
+)
+def test_common_flags_are_on_in_most_servers_and_readable_by_all(
+    versions: list[str], values: list[bool], common: list[str]
+) -> None:
+    assert common_flags(with_flag(running(*versions), *values)) == common
 
 
 @pytest.mark.parametrize("value", [True, "yes"])
