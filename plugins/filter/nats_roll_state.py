@@ -36,7 +36,7 @@ options:
     type: float
     default: 0
   resume:
-    description: The variable with which the same command resumes the run, for the failure message.
+    description: The variable with which the same command resumes the run, for the messages.
     type: str
     default: ""
 """
@@ -53,7 +53,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The hosts that are C(done) and C(undone), and whether O(not_after) has passed (C(window_over)).
+    - The hosts that are C(done) and C(undone), whether O(not_after) has passed (C(window_over)), and the sentence that
+      describes how to resume the run (C(resume)).
     - For the batch O(number), C(refusal) is why it must not start (empty if it may), C(failed) are its hosts that have
       not come back, C(roll_back) are those to roll back if the batch has failed, C(failures)
       are their reasons, C(reason) is the same as one line, and C(message) is the complete
@@ -63,6 +64,7 @@ _value:
     done: [n2]
     undone: [n3, n1]
     window_over: false
+    resume: If this run is interrupted, a stopped server stays down until you run the same command again.
     refusal: ""
     failed: [n3]
     roll_back: [n3]

@@ -217,6 +217,31 @@ def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_p
     assert [path.read_text() for path in locks] == [""] * 3
 
 
+def test_killed_restart_resumes_with_the_printed_variable(cluster: RoleCluster) -> None:
+    """The run is killed after its first server has restarted; the command that it printed restarts only the others."""
+    before = cluster.pids()
+    process = cluster.start_playbook("restart")
+    assert process.stdout
+    printed = ""
+    for line in process.stdout:
+        found = re.search(r"run the same command again with -e nats_cluster_restart_before=(\S+Z)", line)
+        if found:
+            printed = found[1]
+        restarted = [name for name, pid in cluster.pids().items() if pid not in (0, before[name])]
+        if printed and restarted:
+            break
+        assert not restarted, "the run printed how to resume only after its first batch"
+    else:
+        pytest.fail("the run ended before it was killed")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    first = cluster.pids()
+    cluster.playbook("restart", nats_cluster_restart_before=printed)
+    after = cluster.pids()
+    assert {name: after[name] for name in restarted} == {name: first[name] for name in restarted}
+    assert all(after[name] not in (0, before[name]) for name in NAMES)
+
+
 def test_a_server_that_comes_up_raft_silent_is_restarted(cluster: RoleCluster) -> None:
     """The configuration of a server forbids it to send Raft messages to its peers; the test restores the file once the
     server runs."""

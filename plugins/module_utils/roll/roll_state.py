@@ -51,7 +51,7 @@ def roll_state(
     # YAML may have converted the text into a time, which then has a space instead of the T.
     window_over = bool(not_after) and now > parse_time(not_after.replace(" ", "T")).timestamp()
     undone = [host for host in planned if host not in done]
-    state: dict[str, Any] = {"done": done, "undone": undone, "window_over": window_over}
+    state: dict[str, Any] = {"done": done, "undone": undone, "window_over": window_over, "resume": _resume(resume)}
     if not number:
         return state
     batch = batches[number - 1]
@@ -59,7 +59,7 @@ def roll_state(
     failures = [hosts[host].failure for host in batch["hosts"] if hosts[host].failure]
     return {
         **state,
-        "refusal": _refusal(batch, done, undone, not_after if window_over else ""),
+        "refusal": _refusal(batch, done, undone, not_after if window_over else "", resume),
         "failed": failed,
         # A batch whose servers are back, but not the cluster, is rolled back completely.
         "roll_back": failed or list(batch["hosts"]),
@@ -71,7 +71,18 @@ def roll_state(
     }
 
 
-def _refusal(batch: Mapping[str, Any], done: Sequence[str], undone: Sequence[str], window_end: str) -> str:
+def _resume(resume: str) -> str:
+    """Return how to resume a run that is killed, which prints nothing at its end."""
+    return (
+        f"If this run is interrupted, a stopped server stays down until you run the same command again{_with(resume)}."
+    )
+
+
+def _with(resume: str) -> str:
+    return f" with -e {resume}" if resume else ""
+
+
+def _refusal(batch: Mapping[str, Any], done: Sequence[str], undone: Sequence[str], window_end: str, resume: str) -> str:
     """Return why the batch must not start; empty if it may. `window_end`: the end of a maintenance window that is
     over."""
     still = [*batch["hosts"], *batch["remaining"]]
@@ -81,7 +92,7 @@ def _refusal(batch: Mapping[str, Any], done: Sequence[str], undone: Sequence[str
         return (
             f"{batch['title']} was not started: the maintenance window ended at {window_end}. "
             f"Restarted: {_listed(done)}. Remaining: {', '.join(still)}. The cluster was healthy when the last batch "
-            "ended; run the same command in the next window."
+            f"ended; run the same command{_with(resume)} in the next window."
         )
     return ""
 
@@ -107,8 +118,7 @@ def _failure(batch: Mapping[str, Any], hosts: Mapping[str, HostState], done: Seq
             *lines,
             f"The cluster now: {causes[0] if causes else 'no problems found.'}{more}",
             f"Restarted: {_listed(done)}. Not touched: {_listed(batch['remaining'])}.",
-            f"Once the cause is fixed, run the same command again{f' with -e {resume}' if resume else ''}: it continues "
-            "where this run stopped.",
+            f"Once the cause is fixed, run the same command again{_with(resume)}: it continues where this run stopped.",
         ]
     )
 

@@ -21,6 +21,7 @@ BATCHES = [
     {"number": 2, "hosts": ["n2", "n3"], "remaining": ["n4"], "title": "batch 2 of 3 (n2, n3)"},
     {"number": 3, "hosts": ["n4"], "remaining": [], "title": "batch 3 of 3 (n4)"},
 ]
+RESUME = "nats_cluster_restart_before=2026-12-01T10:00:00Z"
 AT_TEN = 1796119200.0  # 2026-12-01T10:00:00Z
 
 
@@ -55,6 +56,14 @@ def test_no_batch_starts_after_the_window(window_end: str) -> None:
         "window."
     )
     assert "Restarted: none. Remaining: n1, n2, n3, n4." in state(1, window_end, AT_TEN + 1)["refusal"]
+    resumed = state(2, window_end, AT_TEN + 1, RESUME, n1=done)["refusal"]
+    assert resumed.endswith(f"run the same command with -e {RESUME} in the next window.")
+
+
+def test_interrupted_run_resumes_with_the_same_command_or_a_variable() -> None:
+    sentence = "If this run is interrupted, a stopped server stays down until you run the same command again"
+    assert state(0)["resume"] == f"{sentence}."
+    assert state(0, resume=RESUME)["resume"] == f"{sentence} with -e {RESUME}."
 
 
 def test_failure_of_an_earlier_batch_comes_before_the_window() -> None:
@@ -69,7 +78,7 @@ def test_time_of_the_window_must_be_a_time() -> None:
 def test_message_of_a_failed_batch() -> None:
     found = state(
         2,
-        resume="nats_cluster_restart_before=2026-12-01T10:00:00Z",
+        resume=RESUME,
         n1=HostState(DONE),
         n2=HostState(failure="n2: Start the server: exited with 1", outcome="it was rolled back to 2.10.27"),
         n3=HostState(BACK, causes=("n2 does not answer", "1 stream misses a replica")),
