@@ -113,6 +113,9 @@ options:
   firewall:
     description: The record of M(natsops.jetstream.nats_server_firewall).
     type: path
+  smoke_test:
+    description: File that exists while the smoke test of a deployment is due.
+    type: path
 """
 
 EXAMPLES = r"""
@@ -196,6 +199,10 @@ installed_from:
 src_sha256:
   description: SHA-256 of O(src) on the controller. Empty if the file does not exist.
   type: str
+  returned: always
+smoke_test_due:
+  description: Whether O(smoke_test) exists.
+  type: bool
   returned: always
 maintenance:
   description:
@@ -413,6 +420,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
         },
         "installed_from": source_digest(given["install_dir"], given["version"]),
         "maintenance": read_mark(given["maintenance"]),
+        "smoke_test_due": bool(given["smoke_test"]) and os.path.exists(given["smoke_test"]),
         "service_manager": "systemd" if systemd else "",
         "unit_enabled": properties.get("UnitFileState") == "enabled",
         "drop_ins": read_drop_ins(properties),
@@ -461,6 +469,7 @@ def main() -> None:
             "tuned_path": {"type": "path", "default": "/"},
             "sysctls": {"type": "dict", "default": {}},
             "firewall": {"type": "path"},
+            "smoke_test": {"type": "path"},
         },
         supports_check_mode=True,
     )

@@ -33,12 +33,17 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
     cluster.variables.update(yaml.safe_load(block), app_password=APP_PASSWORD)
     app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD, "inbox_prefix": "_INBOX"}
     try:
+        # The servers start, but the gate fails, so the smoke test remains due for the next deployment.
+        stopped = cluster.playbook("deploy", fails=True, nats_cluster_gate_timeout=2, nats_cluster_gate_span=30).output
+        assert SMOKE_TEST not in stopped and min(cluster.pids().values()) > 0
         first = cluster.playbook("deploy")
+        assert set(re.findall(r"changed=(\d+)", first.output)) == {"0"}, first.output
         assert first.output.count(SMOKE_TEST) == 1
         assert RESULT.search(first.output), first.output
         assert APP_PASSWORD not in first.output
         assert run_module("nats_stream_info", app)["streams"] == []
 
+        cluster.deploy_changes_nothing()
         # A run without changes skips the smoke test (`deploy_changes_nothing`), unless the test is requested.
         asked = cluster.playbook("deploy", nats_cluster_smoke_test="always").output
         assert RESULT.search(asked), asked
