@@ -46,7 +46,7 @@ def majority(arguments: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return whether the cluster is locked; the result is a failure if it is not."""
     if not arguments.get("members"):
         return {"failed": True, "msg": "members: the hosts of the cluster are required with state=held"}
-    decision = resolve_lock(arguments.get("locks") or (), arguments["members"], now)
+    decision = resolve_lock(arguments.get("locks") or (), arguments["members"], now, run_is_alive)
     result = {"changed": False, "acquired": decision.acquired, "hosts": list(decision.hosts)}
     return result if decision.acquired else {**result, "failed": True, "msg": decision.refusal}
 

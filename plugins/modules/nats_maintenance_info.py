@@ -30,7 +30,13 @@ options:
     description: Inventory hosts, each with the name of its server.
     type: dict
     default: {}
+  locks:
+    description:
+      - Each host with its result of M(natsops.jetstream.nats_host_lock) in check mode, for RV(locks).
+    type: dict
+    default: {}
 seealso:
+  - module: natsops.jetstream.nats_host_lock
   - module: natsops.jetstream.nats_maintenance_plan
 """
 
@@ -65,8 +71,17 @@ findings:
   type: list
   elements: str
   sample: ["n3: in maintenance, overdue"]
+locks:
+  description:
+    - The operations that hold the lock, each with its hosts, start, end, and whether its process is running, as
+      readable text.
+  returned: success
+  type: list
+  elements: str
+  sample: ["Locked by ops@ctl-1 process 4711 for restart on n1, n2, since 2026-11-29T18:00:00Z, until
+    2026-11-29T18:30:00Z at the latest; its process is still running."]
 lines:
-  description: A table of the hosts, followed by RV(findings).
+  description: A table of the hosts, followed by RV(findings) and RV(locks).
   returned: success
   type: list
   elements: str
@@ -81,6 +96,8 @@ screen:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_is_alive
+from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import lock_holders, seen_holder
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import status
 
 
@@ -89,10 +106,15 @@ def main() -> None:
         argument_spec={
             "hosts": {"type": "dict", "required": True},
             "server_names": {"type": "dict", "default": {}},
+            "locks": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, **status(module.params["hosts"], module.params["server_names"], time.time()))
+    params = module.params
+    seen = {host: seen_holder(answer) for host, answer in params["locks"].items()}
+    holders = lock_holders({host: holder for host, holder in seen.items() if holder})
+    locks = [holder.line(run_is_alive(holder.owner)) for holder in holders]
+    module.exit_json(changed=False, **status(params["hosts"], params["server_names"], time.time(), locks))
 
 
 if __name__ == "__main__":

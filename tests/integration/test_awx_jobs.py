@@ -192,7 +192,7 @@ def test_a_canceled_roll_keeps_the_quorum_and_the_next_job_finishes_it(
             lock.write_text(json.dumps(held_by))
         refused = operator.launch({**restart, "id": 99}, {"nats_cluster_restart_before": began})
         assert refused.status == "failed"
-        held = f"locked by AWX https://awx.example.com job template {restart['id']}: "
+        held = f"Locked by AWX https://awx.example.com job template {restart['id']}: "
         assert any(held in failure for failure in refused.failures), refused.failures
         assert after.items() <= deployed.pids().items()
 

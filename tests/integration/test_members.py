@@ -274,7 +274,7 @@ def test_which_numbers_of_replicas_cannot_be(cluster: RoleCluster, run_module: R
     for lock in locks:
         lock.write_text(json.dumps(FOREIGN))
     one: dict[str, Any] = {"nats_cluster_streams": streams("ORDERS", 1)}
-    assert "locked by ops@elsewhere process 1 for upgrade until" in refused(cluster, "replica_count", **one)
+    assert "Locked by ops@elsewhere process 1 for upgrade on " in refused(cluster, "replica_count", **one)
     for lock in locks:
         lock.write_text("")
     assert "APP/ORDERS: R3 to R1" in cluster.playbook("replica_count", "--check", **one).output

@@ -166,8 +166,16 @@ def test_a_second_operation_and_a_window_that_is_over_are_refused(cluster: RoleC
     for lock in locks[:2]:
         lock.write_text(json.dumps(held))
     run = cluster.playbook("restart", fails=True)
-    assert "locked by ops@elsewhere process 1 for upgrade until" in run.output
+    since = "since 1970-01-01T00:00:01Z, until"
+    holder = f"Locked by ops@elsewhere process 1 for upgrade on n1, n2, {since}"
+    # ansible-core prints the message of a failed task twice, the second time as its result.
+    assert words(run.output.rpartition("fatal:")[2]).count(holder) == 1, run.output
+    assert "Only if its process is not running any more, break the lock" in words(run.output)
     assert locks[2].read_text() == ""
+    # Reading the locks changes none of them.
+    content = [lock.read_text() for lock in locks]
+    assert holder in words(cluster.playbook("maintenance_status").output)
+    assert [lock.read_text() for lock in locks] == content
     run = cluster.playbook(
         "restart", fails=True, nats_cluster_lock_break=True, nats_cluster_not_after="2020-01-01T00:00:00Z"
     )
@@ -201,7 +209,9 @@ def test_a_lock_is_taken_over_when_its_run_has_ended(cluster: RoleCluster, tmp_p
             owner = run_identity(process.pid, "ops")
             refused = lock(owner, fails=True)
             assert "Locked hosts: 1 of 3; more than half are needed." in refused
-            assert f"It is locked by ops@{os.uname().nodename} process {process.pid} for upgrade until" in refused
+            assert f"Locked by ops@{os.uname().nodename} process {process.pid} for upgrade on n1, n2, since" in refused
+            assert "its process is still running. Wait until that operation has ended" in refused
+            assert "nats_cluster_lock_break" not in refused
         finally:
             process.kill()
     lock(owner)

@@ -9,10 +9,11 @@ never run at the same time. A lock is valid until it expires, or until the run t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import utc
 
 #: The owner of a lock, see `host.controller`. Locks written by other programs may contain any text.
 Owner = Union[Mapping[str, Any], str]
@@ -69,12 +70,17 @@ def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
     return bool(owner.get("name")) and holder.get("name") == owner.get("name")
 
 
-def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str], now: float) -> LockDecision:
+def resolve_lock(
+    answers: Sequence[Mapping[str, Any]],
+    members: Collection[str],
+    now: float,
+    is_running: Callable[[Owner], Optional[bool]] = lambda owner: None,
+) -> LockDecision:
     """Return whether the `members` of a cluster are locked, which requires more than half of them.
 
     `answers`: results of nats_host_lock with the host as `item`; results without `acquired` are from hosts that could
     not be locked. `valid_until` is when an acquired lock ends, measured by the same clock as `now`. Only the latest
-    result of a host counts.
+    result of a host counts. `is_running`: whether the process of an owner is running, None if unknown.
     """
     latest: dict[str, Mapping[str, Any]] = {}
     for answer in sorted(answers, key=lambda one: one.get("valid_until", 0)):
@@ -89,12 +95,65 @@ def resolve_lock(answers: Sequence[Mapping[str, Any]], members: Collection[str],
         f"The cluster could not be locked; nothing was changed. Locked hosts: {len(locked)} of {len(members)}; more "
         "than half are needed."
     ]
-    for host in sorted(set(members).difference(locked)):
-        line = _why_not(host, latest.get(host, {}))
-        if line not in lines:
-            lines.append(line)
-    lines.append("If that operation has ended, break the lock with -e nats_cluster_lock_break=true.")
+    unlocked = {host: latest.get(host, {}) for host in sorted(set(members).difference(locked))}
+    holders = lock_holders({host: answer["holder"] for host, answer in unlocked.items() if _is_foreign(answer)})
+    lines += [holder.line(is_running(holder.owner)) for holder in holders]
+    lines += [_why_not(host, answer) for host, answer in unlocked.items() if not _is_foreign(answer)]
+    if any(is_running(holder.owner) for holder in holders):
+        lines.append("Wait until that operation has ended, and run the command again.")
+    elif holders:
+        lines.append(
+            "Wait until that operation has ended. Only if its process is not running any more, break the lock with "
+            "-e nats_cluster_lock_break=true: otherwise two operations change the cluster at the same time."
+        )
     return LockDecision(False, locked, "\n".join(lines))
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """An operation that holds the lock of `hosts`; times in epoch seconds of the hosts."""
+
+    owner: Owner
+    purpose: str
+    since: float
+    until: float
+    hosts: tuple[str, ...]
+
+    def line(self, running: bool | None) -> str:
+        """Return the holder as text for operators. `running`: whether its process is running, None if unknown."""
+        if running is None:
+            place = f" on {self.owner.get('controller') or '?'}" if not isinstance(self.owner, str) else ""
+            state = f"whether its process is running can only be checked{place or ' where it was started'}"
+        else:
+            state = "its process is still running" if running else "its process has ended"
+        return (
+            f"Locked by {owner_label(self.owner)} for {self.purpose} on {', '.join(self.hosts)}, since "
+            f"{utc(self.since)}, until {utc(self.until)} at the latest; {state}."
+        )
+
+
+def lock_holders(held: Mapping[str, Mapping[str, Any]]) -> list[LockHolder]:
+    """Return the operations that hold locks. `held`: host → the content of its lock file."""
+    groups: dict[str, list[str]] = {}
+    for host, holder in held.items():
+        groups.setdefault(f"{owner_label(holder['owner'])} {holder['purpose']}", []).append(host)
+    return [
+        LockHolder(
+            owner=held[hosts[0]]["owner"],
+            purpose=held[hosts[0]]["purpose"],
+            since=min(held[host]["since"] for host in hosts),
+            until=max(held[host]["expires"] for host in hosts),
+            hosts=tuple(hosts),
+        )
+        for hosts in groups.values()
+    ]
+
+
+def seen_holder(answer: Mapping[str, Any]) -> Holder:
+    """Return who holds the lock of a host, from a result of nats_host_lock in check mode; None if the lock is free or
+    unknown."""
+    held: Holder = answer.get("broken") if answer.get("acquired") else answer.get("holder")
+    return held
 
 
 def lock_share(host: str, members: Sequence[str], play_hosts: Sequence[str], active: Collection[str]) -> list[str]:
@@ -116,11 +175,11 @@ def owner_label(owner: Owner) -> str:
     return f"{name}{owner.get('user') or '?'}@{owner.get('controller') or '?'} process {owner.get('pid') or '?'}"
 
 
+def _is_foreign(answer: Mapping[str, Any]) -> bool:
+    return bool(answer.get("holder")) and not answer.get("acquired")
+
+
 def _why_not(host: str, answer: Mapping[str, Any]) -> str:
-    holder = answer.get("holder")
     if answer.get("acquired"):
         return f"The lock on {host} has expired."
-    if holder:
-        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(holder["expires"]))
-        return f"It is locked by {owner_label(holder['owner'])} for {holder['purpose']} until {until}."
     return f"{host}: {answer.get('msg') or 'no answer'}"

@@ -175,10 +175,16 @@ def host_state(process: Mapping[str, Any], now: float) -> str:
     return "overdue" if parse_mark(process["maintenance"]).overdue(now) else "in_maintenance"
 
 
-def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str, str], now: float) -> dict[str, Any]:
+def status(
+    processes: Mapping[str, Mapping[str, Any]],
+    server_names: Mapping[str, str],
+    now: float,
+    locks: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return the state of each host, the states as a table for operators, and the hosts that need attention.
 
-    `processes`: host → its data, see `host_state`. `server_names`: host → the name of its server."""
+    `processes`: host → its data, see `host_state`. `server_names`: host → the name of its server. `locks`: the
+    operations that hold the lock, as text."""
     rows: list[dict[str, Any]] = []
     cells = []
     for host, process in processes.items():
@@ -194,4 +200,4 @@ def status(processes: Mapping[str, Mapping[str, Any]], server_names: Mapping[str
     # Hosts out of service are listed first, because they matter most.
     worst = {place for place, row in enumerate(rows) if row["state"] != "in_service"}
     found = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
-    return {"hosts": rows, "findings": findings, **found.as_dict()}
+    return {"hosts": rows, "findings": findings, "locks": list(locks), **(found + listing(locks)).as_dict()}

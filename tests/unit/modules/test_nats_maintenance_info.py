@@ -18,7 +18,11 @@ def test_a_host_is_overdue_by_the_clock() -> None:
         "h2": {"running": False, "maintenance": marks[1]},
         "h3": {"unreachable": True},
     }
-    told = run_in_process("nats_maintenance_info", {}, hosts=hosts, server_names={"h1": "n1"})
+    lock = {"owner": "ops@ctl process 7", "purpose": "restart", "since": 0, "expires": now}
+    locks = {"h1": {"acquired": False, "holder": lock}, "h2": {"acquired": True, "broken": None}, "h3": {}}
+    told = run_in_process("nats_maintenance_info", {}, hosts=hosts, server_names={"h1": "n1"}, locks=locks)
+    assert [line.partition(", since")[0] for line in told["locks"]] == ["Locked by ops@ctl process 7 for restart on h1"]
+    assert told["locks"][0] in told["lines"] and told["locks"][0] in told["screen"]
     assert [row["state"] for row in told["hosts"]] == ["overdue", "in_maintenance", "unknown"]
     assert [row["server_name"] for row in told["hosts"]] == ["n1", "h2", "h3"]
     assert [finding.partition(":")[0] for finding in told["findings"]] == ["h1", "h3"]

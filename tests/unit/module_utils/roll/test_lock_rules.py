@@ -16,6 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules 
     owner_label,
     resolve_holder,
     resolve_lock,
+    seen_holder,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,8 @@ PROCESS = {"boot": "b", "pid_namespace": "pid:[1]", "pid": 7, "started": 3}
 ONE: dict[str, Any] = {"name": "", "user": "ops", "controller": "ctl-1", **PROCESS}
 TWO = {**ONE, "pid": 8}
 TEXT = "ops@elsewhere process 1"
-BREAK = "If that operation has ended, break the lock with -e nats_cluster_lock_break=true."
+TIMES = "since 1970-01-01T00:00:10Z, until 1970-01-01T00:01:40Z at the latest"
+THEIRS = f"Locked by ops@ctl-1 process 8 for upgrade on n3, {TIMES}"
 
 
 def held_by(owner: Any, since: int = 10, expires: int = 100) -> dict[str, Any]:
@@ -125,17 +127,19 @@ def test_more_than_half_of_the_hosts_are_enough(answers: list[dict[str, Any]], h
         ([], ["n1: no answer", "n2: no answer", "n3: no answer", "n4: no answer"]),
         (
             [mine("n1"), mine("n2"), theirs("n3"), unreachable("n4")],
-            ["It is locked by ops@ctl-1 process 8 for upgrade until 1970-01-01T00:01:40Z.", "n4: no route to host"],
+            [f"{THEIRS}; whether its process is running can only be checked on ctl-1.", "n4: no route to host"],
         ),
         # The holder is reported once, no matter how many hosts it has locked.
         (
             [mine("n1"), theirs("n2", TEXT), theirs("n3", TEXT), theirs("n4", TEXT)],
-            [f"It is locked by {TEXT} for upgrade until 1970-01-01T00:01:40Z."],
+            [
+                f"Locked by {TEXT} for upgrade on n2, n3, n4, {TIMES}; whether its process is running can only be checked "
+            ],
         ),
         # The refusal is later than the acquisition.
         (
             [mine("n1"), mine("n2"), mine("n3", 80), theirs("n3")],
-            ["It is locked by ops@ctl-1 process 8 for", "n4: no answer"],
+            [THEIRS, "n4: no answer"],
         ),
         ([mine("n1"), mine("n2"), mine("n3", 50), mine("n9")], ["The lock on n3 has expired.", "n4: no answer"]),
     ],
@@ -143,13 +147,39 @@ def test_more_than_half_of_the_hosts_are_enough(answers: list[dict[str, Any]], h
 def test_half_of_the_hosts_are_not(answers: list[dict[str, Any]], reasons: list[str]) -> None:
     decision = resolve_lock(answers, HOSTS, now=50)
     assert not decision.acquired
-    first, *said, last = decision.refusal.splitlines()
+    first, *said = decision.refusal.splitlines()
     assert first.startswith(
         f"The cluster could not be locked; nothing was changed. Locked hosts: {len(decision.hosts)} of 4;"
     )
-    assert last == BREAK
+    # Breaking a lock does not help if no other operation holds it.
+    if any(line.startswith("Locked by") for line in said):
+        assert "Only if its process is not running any more, break the lock" in said.pop()
     assert len(said) == len(reasons)
     assert all(line.startswith(reason) for line, reason in zip(said, reasons))
+
+
+@pytest.mark.parametrize(
+    ("running", "state", "advice"),
+    [
+        (True, "its process is still running.", "Wait until that operation has ended, and run the command again."),
+        (False, "its process has ended.", "Only if its process is not running any more"),
+    ],
+)
+def test_refusal_reports_whether_the_holder_is_running(running: bool, state: str, advice: str) -> None:
+    answers = [theirs(host) for host in HOSTS]
+    answers[3]["holder"] = {**answers[3]["holder"], "since": 5, "expires": 120}
+    _first, holder, last = resolve_lock(answers, HOSTS, 50, lambda owner: running).refusal.splitlines()
+    # A renewal reaches the hosts one after another.
+    assert "on n1, n2, n3, n4, since 1970-01-01T00:00:05Z, until 1970-01-01T00:02:00Z at the latest" in holder
+    assert holder.endswith(state) and advice in last
+
+
+def test_holder_is_read_in_check_mode() -> None:
+    assert seen_holder(theirs("n1")) == held_by(TWO)
+    # Check mode predicts that this run gets the lock of an operation that has ended.
+    assert seen_holder({**mine("n1"), "broken": held_by(TWO)}) == held_by(TWO)
+    assert seen_holder({**mine("n1"), "broken": None}) is None
+    assert seen_holder({"unreachable": True}) is None
 
 
 def test_owners_for_people() -> None:
