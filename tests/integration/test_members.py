@@ -422,6 +422,7 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         assert lock.read_text(), "the roll of the other servers released the lock of the operation"
         output = process.communicate()[0]
         assert process.returncode == 0, output
+        assert f"{single} is back in service." in words(output)
         assert lock.read_text() == ""
         assert cluster.pid(single) != 0
         assert parse_hosts(run_module, cluster, "LOAD3") == NAMES
@@ -437,7 +438,10 @@ def test_replace_under_load(make_hosts: Any, run_module: Runner, version: str, t
         kept = words(cluster.playbook("replace", fails=True, nats_cluster_min_servers=4, **rename).output)
         assert f"n4 has joined, but {single} cannot be removed" in kept
         assert "fewer than the required 4" in kept
-        cluster.playbook("replace", **rename)
+        replaced = cluster.playbook("replace", **rename).output
+        assert f"n4 replaced {single}: remove {single} from the inventory." in words(replaced)
+        # The dead host is expected to be unreachable, so no error is printed.
+        assert "UNREACHABLE" not in replaced and "ERROR" not in replaced
         left = sorted({*NAMES, "n4"} - {single})
         assert meta_members(run_module, cluster) == left == parse_hosts(run_module, cluster, "LOAD3")
 

@@ -331,7 +331,8 @@ def test_a_server_goes_out_of_service_and_comes_back(cluster: RoleCluster, tmp_p
             process.kill()
             printed.result()
         assert path.exists()
-        cluster.playbook("maintenance_leave", "--limit", "n3", nats_cluster_journal=str(journal))
+        left = cluster.playbook("maintenance_leave", "--limit", "n3", nats_cluster_journal=str(journal)).output
+        assert "n3 is back in service." in words(left)
 
     under_load(cluster, enter)
     assert not path.exists()
