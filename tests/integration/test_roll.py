@@ -62,7 +62,7 @@ def test_check_mode_prints_the_plan_and_changes_nothing(cluster: RoleCluster) ->
     assert "no batch starts after 2099-01-01T00:00:00Z" in run.output
     assert "nats-server 2.15.1: " not in run.output, "upstream maintains it"
     assert "batch 1 takes " in run.output
-    assert "; it has the meta leader, so it comes last" in run.output
+    assert "batch 3 has the meta leader, so it comes last" in run.output
     assert cluster.pids() == before
 
 

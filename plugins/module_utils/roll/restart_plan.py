@@ -111,8 +111,8 @@ def plan_roll(cluster: Cluster, chosen: Iterable[str], zones: Mapping[str, str],
     batches = [*first, *((name,) for name in canaries), *(tuple(batch) for batch in classes)]
     reasons = [
         *("is raft-silent: no quorum depends on it" for _name in silent),
-        *("did not answer: starting them reduces no redundancy" for _batch in first[len(silent) :]),
-        *("canary: leads the fewest streams and consumers" for _name in canaries),
+        *("did not answer: the start of its servers reduces no redundancy" for _batch in first[len(silent) :]),
+        *("is a canary: it leads the fewest streams and consumers" for _name in canaries),
         *("has the meta leader, so it comes last" if leader in batch else "" for batch in classes),
     ]
     return RollPlan(tuple(batches), len(first) + len(canaries) + colouring.lower_bound, tuple(problems), tuple(reasons))
@@ -140,8 +140,9 @@ def unchecked_losses(reason: str) -> list[Problem]:
 
 
 def batch_effects(cluster: Cluster, batches: Sequence[Sequence[str]]) -> list[BatchEffect]:
-    """Return the effect of each batch on the streams and consumers, based on the current leaders."""
-    batch_numbers = {name: number for number, batch in enumerate(batches) for name in batch}
+    """Return the effect of each batch on the streams and consumers, based on the current leaders. Servers that are
+    already down take nothing to reduced redundancy."""
+    batch_numbers = {name: number for number, batch in enumerate(batches) for name in batch if name in cluster.names}
     leaders, groups = [0] * len(batches), [0] * len(batches)
     for group in cluster.groups():
         if group.leader in batch_numbers:
@@ -167,6 +168,9 @@ def plan_lines(
         lines += [f"batch {number} of {len(batches)}: {_host_with_reasons(host, why)}" for host in hosts]
         if effects:
             effect, reason = effects[number - 1], reasons[number - 1]
+            if not effect.groups and reason:
+                lines.append(f"batch {number} {reason}")
+                continue
             lines.append(
                 f"batch {number} takes {effect.groups} streams and consumers to reduced redundancy; {effect.leaders} "
                 f"need a new leader{'; it ' if reason else ''}{reason}"

@@ -72,7 +72,7 @@ def roll_state(
 
 
 def _resume(resume: str) -> str:
-    """Return how to resume a run that is killed, which prints nothing at its end."""
+    """Return the instruction for a run that is killed, which prints nothing at its end."""
     return (
         f"If this run is interrupted, a stopped server stays down until you run the same command again{_with(resume)}."
     )

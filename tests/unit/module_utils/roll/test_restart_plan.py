@@ -218,6 +218,8 @@ def test_the_plan_for_people() -> None:
         "batch 2 takes 3 streams and consumers to reduced redundancy; 1 need a new leader",
     ]
     assert plan_lines([["a"]], why) == ["batch 1 of 1: a (x changed; y changed)"]
+    down = ("did not answer: the start of its servers reduces no redundancy",)
+    assert plan_lines([["b"]], why, down, [BatchEffect(leaders=0, groups=0)])[1] == f"batch 1 {down[0]}"
     assert plan_lines([], {}) == []
 
 
@@ -404,12 +406,12 @@ def test_reasons_and_effects_go_with_the_batches() -> None:
     assert plan.batches == (("n4",), ("n3",), ("n2",), ("n1",))
     assert [reason.partition(":")[0] for reason in plan.reasons] == [
         "did not answer",
-        "canary",
+        "is a canary",
         "",
         "has the meta leader, so it comes last",
     ]
     found = [(effect.leaders, effect.groups) for effect in batch_effects(state, plan.batches)]
-    assert found == [(0, 1), (0, 2), (2, 2), (0, 1)]
+    assert found == [(0, 0), (0, 2), (2, 2), (0, 1)]
 
 
 @settings(deadline=None)
