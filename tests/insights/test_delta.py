@@ -15,15 +15,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from jetstream_insights.cli import DONE, main
 from jetstream_insights.compaction import RetentionTimes, maintain
 from jetstream_insights.delta import Described, describe
-from jetstream_insights.files import LakeError
+from jetstream_insights.files import LakeError, absolute_uri
 from jetstream_insights.lake import Lake, columns
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from support.fleet import START, Fleet
-from support.lakes import DAY, HOURS, Golden, few_silver_tables, published_files
+from support.lakes import DAY, HOURS, SPAN, Golden, few_silver_tables, published_files
 
 FLEET = Fleet(3, 3)
 KEY = ["snapshot", "account", "stream"]
@@ -72,6 +73,31 @@ def test_every_published_row_is_read(spark: SparkSession, golden: Golden, tmp_pa
     assert delta_rows(lake) == spark_rows(lake)
     dates = QueryBuilder().register("streams", DeltaTable(f"{path}/silver/streams"))
     assert dates.execute(f"SELECT * FROM streams WHERE date > '{DAY}'").read_all().num_rows == 0
+
+
+def test_a_relative_path_is_the_same_lake(
+    spark: SparkSession, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(golden.path, tmp_path / "lake")
+    monkeypatch.chdir(tmp_path)
+    for job in ("silver", "gold", "findings", "maintain", "delta"):
+        assert main([job, "--lake", "lake", *SPAN]) == DONE, job
+    assert DeltaTable(f"{tmp_path}/lake/silver/streams").to_pyarrow_table().num_rows == len(
+        spark_rows(Lake(spark, "lake"))
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("jetstream_insights.files.is_remote", lambda: True)
+        assert absolute_uri(spark, "lake") == f"{tmp_path}/lake"
+
+
+def test_a_relative_path_belongs_to_the_default_file_system(spark: SparkSession) -> None:
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.defaultFS", "hdfs://127.0.0.1:9")
+    try:
+        assert absolute_uri(spark, "lake").startswith("hdfs://127.0.0.1:9/user/")
+        assert absolute_uri(spark, "/lake") == "/lake"
+    finally:
+        hadoop.unset("fs.defaultFS")
 
 
 def test_delta_log_follows_publication(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ has no local JVM: pyarrow reads local folders, shared folders and object stores 
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable
 from functools import cached_property
@@ -57,6 +58,20 @@ def store_uri(uri: str) -> str:
     """Return the URI of a lake in the form that programs without Hadoop expect."""
     scheme = urlsplit(uri).scheme
     return {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme) + uri[len(scheme) :] if scheme else f"file://{uri}"
+
+
+def absolute_uri(spark: SparkSession, uri: str) -> str:
+    """Return the URI of a lake with an absolute path. A relative path belongs to Hadoop's default file system, like an absolute
+    one; the programs of store_uri have no working directory."""
+    if urlsplit(uri).scheme or uri.startswith("/"):
+        return uri
+    if not is_remote():
+        jvm: Any = spark.sparkContext._jvm
+        hadoop = jvm.org.apache.hadoop.fs
+        files = hadoop.FileSystem.get(spark.sparkContext._jsc.hadoopConfiguration())
+        if files.getScheme() != "file":
+            return str(files.makeQualified(hadoop.Path(uri)).toString())
+    return os.path.abspath(uri)
 
 
 def lake_files(spark: SparkSession, uri: str) -> Files:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
-from jetstream_insights.files import LakeError, lake_files
+from jetstream_insights.files import LakeError, absolute_uri, lake_files
 from jetstream_insights.findings import lifetime, over_time
 
 #: Formats of manifests and pointers. An added column needs no new format: it is null in older files. See docs/internals/lake.md.
@@ -190,7 +190,7 @@ class Lake:
         self.spark = spark
         self.little = little
         self.at_once = AT_ONCE if little else 1
-        self.uri = uri.rstrip("/")
+        self.uri = absolute_uri(spark, uri.rstrip("/"))
         self.files = lake_files(spark, self.uri)
 
     def nothing(self, columns: str) -> DataFrame:
