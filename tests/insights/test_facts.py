@@ -15,8 +15,8 @@ import pytest
 from jetstream_insights.compaction import Maintained, RetentionTimes, maintain
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold.common import GoldSettings
-from jetstream_insights.gold_job import EVERYTHING, WantedTables, day_hours, make_gold
-from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake
+from jetstream_insights.gold_job import EVERYTHING, WantedTables, make_gold
+from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake, day_hours
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from jetstream_insights.gold.common import DEFAULTS, GoldSettings
 from jetstream_insights.gold.health import logged
-from jetstream_insights.gold_job import day_hours, make_gold
-from jetstream_insights.lake import Lake
+from jetstream_insights.gold_job import make_gold
+from jetstream_insights.lake import Lake, day_hours
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import ACCOUNT_LIMIT, RESIZED, START, VERSION, Fleet, Stream

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from jetstream_insights.cli import DONE, FAILED, main
 from jetstream_insights.files import LakeError
-from jetstream_insights.lake import GOLD_FORMAT, SILVER_FORMAT, Lake
+from jetstream_insights.lake import GOLD_FORMAT, SILVER_FORMAT, Lake, columns
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
-from support.lakes import few_silver_tables
+from support.lakes import DAY, Golden, few_silver_tables
 from support.snapshots import HOUR, recorded, write_snapshot
 
 Output = pytest.CaptureFixture[str]
@@ -50,7 +50,25 @@ def test_tables_of_an_older_format_are_not_read(spark: SparkSession, tmp_path: P
         lake.read("silver", "streams", [HOUR])
     lake.repoint("gold", HOUR.date(), {"format": 0, "run": "r", "inputs": []})
     with pytest.raises(LakeError, match=r"of gold of 2026-11-21 have.*`gold --from .*_published/date=2026-11-21.json"):
-        lake.read_days("gold", "streams", [HOUR.date()])
+        lake.read_days("gold", "capacity", [HOUR.date()])
+
+
+def test_days_without_data_are_empty_and_unknown_tables_are_errors(spark: SparkSession, golden: Golden) -> None:
+    lake = Lake(spark, str(golden.path))
+    before = DAY - timedelta(days=1)
+    for layer, table in (("silver", "streams"), ("gold", "capacity"), ("findings", "findings")):
+        assert lake.published_days(layer) == [DAY]
+        nothing, some = lake.read_days(layer, table, [before]), lake.read_days(layer, table, [before, DAY])
+        assert nothing.isEmpty() and not some.isEmpty()
+        assert nothing.schema == some.schema == columns(layer, table)
+    similar = (
+        ("gold", "capacty", r"gold has no table capacty \(similar: capacity"),
+        ("gold", "streams", r"gold has no table streams \(similar: silver.streams\)"),
+        ("gold/_hours", "streams", "the layer gold/_hours does not exist. Known: silver, gold, findings"),
+    )
+    for layer, table, message in similar:
+        with pytest.raises(LakeError, match=message):
+            lake.read_days(layer, table, [DAY])
 
 
 def test_pointers_of_old_days_are_not_read(

@@ -23,8 +23,8 @@ from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.findings_job import Samples, hourly_samples, make_findings
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.common import GoldSettings as Planned
-from jetstream_insights.gold_job import EVERYTHING, day_hours, make_gold
-from jetstream_insights.lake import FACTS, JUDGED, JUDGED_FORMAT, Lake
+from jetstream_insights.gold_job import EVERYTHING, make_gold
+from jetstream_insights.lake import FACTS, JUDGED, JUDGED_FORMAT, Lake, day_hours
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START

@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from jetstream_insights.gold.common import GoldSettings, Maintenance
-from jetstream_insights.gold_job import day_hours, make_gold
-from jetstream_insights.lake import Lake
+from jetstream_insights.gold_job import make_gold
+from jetstream_insights.lake import Lake, day_hours
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet, Outage, write

@@ -36,8 +36,8 @@ from jetstream_insights.findings.over_time import KEPT, STORED_TABLES, name_of_h
 from jetstream_insights.findings.over_time import kept as stored_rows
 from jetstream_insights.findings.registry import CheckSettings, Registry, settings
 from jetstream_insights.findings.subjects import VIEWS
-from jetstream_insights.gold_job import day_hours, newest_snapshots, silver_inputs, up_to_date
-from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, new_run
+from jetstream_insights.gold_job import newest_snapshots, silver_inputs, up_to_date
+from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, day_hours, new_run
 from jetstream_insights.parallel import each
 from jetstream_insights.silver import TABLES as SILVER
 from jetstream_insights.silver_job import JobResult, Say, silver_rows
@@ -282,10 +282,10 @@ class _FindingsDay:
             try:
                 counted = summary(results, self._registry)
                 every, counted = with_hours(results, counted, self._judged() if kept else {})
-                earlier = lake.read_days(LAYER, "findings", [last]) if last else None
+                earlier = lake.find_days(LAYER, "findings", [last]) if last else None
                 if earlier is not None and retired:
                     earlier = earlier.where(~F.col("fleet").isin(*retired))
-                before = lake.read_days(LAYER, "findings", [day]) if again else None
+                before = lake.find_days(LAYER, "findings", [day]) if again else None
                 codes = set(self._registry.checks) - self._wanted.skip
                 found = lake.write_day(
                     LAYER, "findings", run, day, findings(every, counted, codes, earlier, before).coalesce(1)
@@ -348,7 +348,7 @@ class _FindingsDay:
             if name in _SILVER or name == "advisories":
                 if name not in ("advisories", "hosts") or lake.read("silver", name, self._hours) is not None:
                     tables[name] = silver_rows(lake, name, selected_hours)
-            elif (found := lake.read_days("gold", name, [self._day])) is not None:
+            elif (found := lake.find_days("gold", name, [self._day])) is not None:
                 tables[name] = found
         if period and (earlier := newest_snapshots(lake, self._day)) is not None:
             tables["earlier_snapshots"] = earlier

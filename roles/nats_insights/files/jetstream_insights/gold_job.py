@@ -22,7 +22,7 @@ from jetstream_insights.gold import TABLES, made_before
 from jetstream_insights.gold.changes import edits
 from jetstream_insights.gold.common import DEFAULTS, GoldSettings, Maintenance, last_of_day
 from jetstream_insights.gold.tables import GoldTable, days_before
-from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, hours, new_run
+from jetstream_insights.lake import FACTS, FACTS_FORMAT, GOLD_FORMAT, Lake, day_hours, new_run
 from jetstream_insights.parallel import each, make_all
 from jetstream_insights.silver_job import JobResult, Say, silver_rows
 from jetstream_insights.times import seconds
@@ -35,13 +35,13 @@ def newest_snapshots(lake: Lake, before: date | None = None) -> DataFrame | None
     """Return `fleet` and `taken` of the newest snapshot of every fleet in the lake; if given in the recent days with snapshots
     `before` a day. None if there are no snapshots."""
     published = lake.published_days("gold", before, None if before is None else _RECENT)
-    fleets = lake.read_days("gold", "report_fleet", published)
+    fleets = lake.find_days("gold", "report_fleet", published)
     return None if fleets is None else fleets.groupBy("fleet").agg(F.max("taken").alias("taken"))
 
 
 def usual_intervals(lake: Lake) -> dict[str, float]:
     """Return the median of the seconds between the recent snapshots of each fleet that has several."""
-    recent = lake.read_days("gold", "moments", lake.published_days("gold", most=_RECENT))
+    recent = lake.find_days("gold", "moments", lake.published_days("gold", most=_RECENT))
     if recent is None:
         return {}
     before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
@@ -56,12 +56,6 @@ def days(start: datetime, end: datetime) -> Iterator[date]:
     while datetime.combine(day, time(), timezone.utc) < end:
         yield day
         day += timedelta(days=1)
-
-
-def day_hours(day: date) -> list[datetime]:
-    """Return the hours of a day."""
-    start = datetime.combine(day, time(), timezone.utc)
-    return list(hours(start, start + timedelta(days=1)))
 
 
 def silver_inputs(lake: Lake, day: date, *layers: str) -> list[str]:
@@ -239,7 +233,7 @@ class _GoldDay:
             )
         table = name.partition(":")[0]
         past = [self._day - timedelta(days=back) for back in days_before(source)]
-        found = self._lake.read_days("gold", table, past)
+        found = self._lake.find_days("gold", table, past)
         return self._lake.nothing(TABLES[table].schema) if found is None else found
 
     def _of_hours(self, name: str, selected_hours: Sequence[datetime]) -> DataFrame:

@@ -11,11 +11,12 @@ import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
+from difflib import get_close_matches
 from functools import partial, reduce
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,6 +27,8 @@ from jetstream_insights import gold, silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.files import LakeError, absolute_uri, lake_files
 from jetstream_insights.findings import lifetime, over_time
+
+_Date = TypeVar("_Date", bound=date)
 
 #: Formats of manifests and pointers. An added column needs no new format: it is null in older files. See docs/internals/lake.md.
 BRONZE_FORMATS = (1, 2)
@@ -70,6 +73,8 @@ _COLUMNS = {
     "findings": lifetime.COLUMNS,
     JUDGED: {**lifetime.HOURLY_COLUMNS, **over_time.KEPT},
 }
+#: The layers whose tables docs/reference/insights_tables.md describes.
+LAYERS = ("silver", "gold", "findings")
 _HOUR = timedelta(hours=1)
 _HOURS = 24
 
@@ -79,6 +84,16 @@ def columns(layer: str, table: str) -> StructType:
     found = StructType.fromDDL(_COLUMNS[layer][table])
     assert isinstance(found, StructType)
     return found
+
+
+def _unknown_table(layer: str, table: str) -> str:
+    """Return the error for a name that is not in the reference."""
+    where = [name for name in LAYERS if table in _COLUMNS[name]]
+    if layer not in LAYERS:
+        return f"the layer {layer} does not exist. Known: {', '.join(LAYERS)}"
+    similar = [f"{name}.{table}" for name in where] or get_close_matches(table, _COLUMNS[layer], 3)
+    hint = f" (similar: {', '.join(similar)})" if similar else ""
+    return f"{layer} has no table {table}{hint}: see docs/reference/insights_tables.md"
 
 
 def place(when: date) -> str:
@@ -103,6 +118,12 @@ def hours(start: datetime, end: datetime) -> Iterator[datetime]:
     while hour < end:
         yield hour
         hour += timedelta(hours=1)
+
+
+def day_hours(day: date) -> list[datetime]:
+    """Return the hours of a day."""
+    start = datetime.combine(day, time(), timezone.utc)
+    return list(hours(start, start + timedelta(days=1)))
 
 
 def new_run() -> str:
@@ -326,12 +347,13 @@ class Lake:
         return found
 
     def published_days(self, layer: str, before: date | None = None, most: int | None = None) -> list[date]:
-        """Return the days of gold or findings that are published in the present format, the oldest first; if given only those
-        `before` a day, and the last `most` of them, so no other pointer is read."""
-        names = self.files.names(f"{layer}/_published")
-        days = (date.fromisoformat(name[len("date=") : -len(".json")]) for name in names if name.endswith(".json"))
+        """Return the days of a layer that are published in the present format, the oldest first; if given only those `before` a
+        day, and the last `most` of them, so no other pointer is read. A day of silver has at least one such hour."""
+        names = (name.removesuffix(".json") for name in self.files.names(f"{layer}/_published"))
+        days = (date.fromisoformat(name[len("date=") :]) for name in names if name.startswith("date="))
         newest_first = sorted((day for day in days if before is None or day < before), reverse=True)
-        published = (day for day in newest_first if self.pointer(layer, day).get("format") == _FORMATS[layer])
+        pointers = day_hours if layer == "silver" else lambda day: [day]
+        published = (day for day in newest_first if self.kept_hours(layer, pointers(day)))
         return [*islice(published, most)][::-1]
 
     def publish(
@@ -394,9 +416,19 @@ class Lake:
         frame.write.option(_MARKED, False).parquet(path)
         return path
 
-    def read_days(self, layer: str, table: str, selected_days: Iterable[date]) -> DataFrame | None:
-        """Return the published rows of a gold or findings table in these days, None if there are none. Raises LakeError if a day
-        is published in an older format."""
+    def read_days(self, layer: str, table: str, selected_days: Iterable[date]) -> DataFrame:
+        """Return the published rows of a table in these days; without any, an empty table with the same columns. Days that are
+        not in published_days have no rows. Raises LakeError for an unknown table, or if a day is published in an older format."""
+        if layer not in LAYERS or table not in _COLUMNS[layer]:
+            raise LakeError(_unknown_table(layer, table))
+        found = self.find_days(layer, table, selected_days)
+        return self.nothing(_COLUMNS[layer][table]) if found is None else found
+
+    def find_days(self, layer: str, table: str, selected_days: Iterable[date]) -> DataFrame | None:
+        """Return the published rows of a table in these days, None if there are none, so callers skip the plans of missing
+        tables. Raises LakeError if a day is published in an older format."""
+        if layer == "silver":
+            return self.read(layer, table, [hour for day in selected_days for hour in day_hours(day)])
         paths = []
         for day in selected_days:
             pointer = self.pointer(layer, day)
@@ -422,9 +454,9 @@ class Lake:
             return self.spark.read.option("mergeSchema", "true").parquet(*paths)
         return self.spark.read.schema(_COLUMNS[layer][table]).parquet(*paths)
 
-    def kept_hours(self, layer: str, selected_hours: Iterable[datetime]) -> list[datetime]:
-        """Return the hours with stored rows in a layer, in its present format: without silver, rows of an older format cannot be
-        computed again."""
+    def kept_hours(self, layer: str, selected_hours: Iterable[_Date]) -> list[_Date]:
+        """Return the hours with stored rows in a layer, or its days, in its present format: without silver, rows of an older
+        format cannot be computed again."""
         return [hour for hour in selected_hours if self.pointer(layer, hour).get("format") == _FORMATS[layer]]
 
     def read(

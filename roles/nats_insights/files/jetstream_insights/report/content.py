@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from jetstream_insights.findings.checks_file import Mute
-from jetstream_insights.gold_job import day_hours, newest_snapshots, usual_intervals
-from jetstream_insights.lake import Lake
+from jetstream_insights.gold_job import newest_snapshots, usual_intervals
+from jetstream_insights.lake import Lake, day_hours
 from jetstream_insights.parallel import each
 from jetstream_insights.report.causes import STOPPED, Newest, with_causes
 from jetstream_insights.report.muted import with_muted
@@ -226,7 +226,7 @@ def last_report(folder: Path) -> LastReport:
 def _rows_of(lake: Lake, table: TableShape, day: date, begin: datetime) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
     back = (day - begin.date()).days + 1 if table.since or table.daily else table.days
-    frame = lake.read_days(layer, name, [day - timedelta(days=number) for number in range(max(back, 1))])
+    frame = lake.find_days(layer, name, [day - timedelta(days=number) for number in range(max(back, 1))])
     return _trend(frame) if frame is not None and table.name == "trend" else frame
 
 
