@@ -108,7 +108,9 @@ def test_jobs_run_in_order_until_one_fails(spark: SparkSession, tmp_path: Path, 
     )
     output = capsys.readouterr()
     assert [json.loads(line)["job"] for line in output.out.splitlines()] == ["maintain"]
-    assert "FAILED: report: there is nothing to report for this period" in output.err
+    assert (
+        "FAILED: report: there is nothing to report for 2026-11-01T00:00Z to 2026-11-01T02:00Z. If there" in output.err
+    )
     assert Lake(spark, str(tmp_path)).pointer("silver", START) == {}
 
 

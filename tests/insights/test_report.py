@@ -55,7 +55,7 @@ from jetstream_insights.report.shape import (
 )
 from pyspark.sql import Row, SparkSession
 from support import browsing
-from support.lakes import DAY, Golden
+from support.lakes import DAY, SPAN, Golden
 
 #: A stream name that contains an attack on the report's readers.
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\">"
@@ -694,6 +694,13 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T02:00:00Z")
     # The intervals between the snapshots are 600 s, 3,000 s and 3,600 s.
     assert usual_intervals(Lake(spark, str(golden.path))) == {cause["fleet"]: 3000.0}
+    (note,) = content["notes"]
+    assert note.startswith("There are no findings of 2") and f": this report shows {DAY}, the last day with" in note
+    # The age of the last snapshot is measured now, even if --to is in the future; a period of the past has no such check.
+    assert main([*command, "--to", f"{datetime.now(timezone.utc) + timedelta(days=9):%Y-%m-%d}"]) == FOUND
+    main([*command, *SPAN])
+    past = json.loads((tmp_path / "report.json").read_text())
+    assert past["notes"] == [] and "snapshots_stopped" not in {cause["kind"] for cause in dicts(past, "causes")}
     main([*command, "--retired", cause["fleet"]])
     retired = json.loads((tmp_path / "report.json").read_text())
     assert "snapshots_stopped" not in {cause["kind"] for cause in dicts(retired, "causes")}

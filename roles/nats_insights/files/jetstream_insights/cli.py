@@ -16,7 +16,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -325,8 +325,13 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     return _silver(lake, given, start, end)
 
 
+def period(start: datetime, end: datetime) -> str:
+    return f"{start:%Y-%m-%dT%H:%MZ} to {end:%Y-%m-%dT%H:%MZ}"
+
+
 def _report(lake: Lake, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
-    """Write the report of the last day with tables."""
+    """Write the report of the last day with tables. Unless the period ended more than an hour ago, it is a report of the present:
+    the time since the last snapshot is measured until now, not until --to."""
     made = [day for day in days(start, end) if lake.pointer("findings", day) or lake.pointer("gold", day)]
     now = datetime.now(timezone.utc)
     present = Present(given.retired) if (now - end).total_seconds() < STOPPED else None
@@ -334,8 +339,16 @@ def _report(lake: Lake, given: argparse.Namespace, start: datetime, end: datetim
         # The last day with findings; its causes name the fleets without fresh snapshots.
         made = lake.published_days("findings")[-1:]
     if not made:
-        raise LakeError("there is nothing to report for this period: run the jobs gold and findings first")
+        raise LakeError(
+            f"there is nothing to report for {period(start, end)}. If there are snapshots of this time, run the jobs "
+            "silver, gold and findings first"
+        )
     span = (start, end) if start.date() <= made[-1] else None
+    if present and span is None:
+        shown = f"this report shows {made[-1]}, the last day with findings."
+        note = f"There are no findings of {period(start, end)}: {shown}"
+        say(note)
+        present = replace(present, notes=(note,))
     return make_report(
         lake,
         made[-1],

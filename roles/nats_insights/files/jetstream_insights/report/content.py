@@ -50,9 +50,11 @@ Span = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class Present:
-    """Options of a report of the present, which requires a fresh snapshot of every fleet except the `retired` ones."""
+    """Options of a report of the present, which requires a fresh snapshot of every fleet except the `retired` ones. `notes`: for
+    its readers."""
 
     retired: Collection[str] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def read_content(
     now = datetime.now(timezone.utc)
     start = datetime.combine(day, time(), timezone.utc)
     begin, end = span or (start, start + timedelta(days=1))
-    notes = [
+    notes = [*present.notes] if present else []
+    notes += [
         f"There is no {layer} of {day}: run the job {layer} first."
         for layer in ("gold", "findings")
         if not lake.pointer(layer, day)
