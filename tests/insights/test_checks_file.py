@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights.cli import FAILED, main
+from jetstream_insights.cli import DONE, REFUSED, main
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.checks_file import ChecksFileError, Mute, read_checks
@@ -149,12 +149,43 @@ def test_spark_verifies_expressions_before_any_job(
     lines.append(f'- {{{RIGHT.replace("001", "009")}, expression: num_replicas > 1, text: "{{nothing}} of it"}}')
     checks.write_text("\n".join(["checks:", *lines]))
     lake = tmp_path / "lake"
-    assert main(["silver", "findings", "--lake", str(lake), "--checks", str(checks)]) == FAILED
+    assert main(["silver", "findings", "--lake", str(lake), "--checks", str(checks)]) == REFUSED
     said = capsys.readouterr().err
     for line, problem in enumerate([*wrong.values(), "no column nothing"], 2):
         (found,) = [part for part in said.splitlines() if f"{checks}:{line}: " in part]
         assert problem in found
     assert not lake.exists()
+
+
+def test_files_are_verified_without_a_lake(
+    spark: SparkSession,
+    checks: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thresholds = tmp_path / "thresholds.json"
+    thresholds.write_text('{"stream_103_replicas": 1, "skip": ["STREAM_110"]}')
+    assert main(["verify", "--checks", str(EXAMPLE), "--thresholds", str(thresholds)]) == DONE
+    own = read_checks(EXAMPLE)
+    counts = {"checks": len(own.own), "thresholds": len(own.settings.thresholds) + 1}
+    assert json.loads(capsys.readouterr().out) == {"job": "verify", **counts, "skip": len(own.settings.skip) + 1}
+    checks.write_text(f"checks:\n- {{{RIGHT}, expression: bogus > 1}}\n")
+    assert main(["verify", "--checks", str(checks)]) == REFUSED
+    assert f"FAILED: no job was started: {checks}:2: expression of" in capsys.readouterr().err
+
+    def no_session(*_given: object) -> None:
+        raise AssertionError("Spark is only needed for the expressions of own checks")
+
+    monkeypatch.setattr("jetstream_insights.cli.session", no_session)
+    checks.write_text("severities: {STREAM_103: high}\n")
+    assert main(["verify", "--checks", str(checks)]) == REFUSED
+    assert f"{checks}:1: the severity high does not exist" in capsys.readouterr().err
+    checks.write_text("skip: [STREAM_103]\n")
+    assert main(["verify", "--checks", str(checks)]) == DONE
+    for wrong in (["verify", "--lake", str(tmp_path)], ["verify", "silver", "--lake", str(tmp_path)], ["silver"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(wrong)
 
 
 def test_the_columns_of_the_views_are_documented(spark: SparkSession) -> None:

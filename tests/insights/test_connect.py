@@ -101,6 +101,12 @@ def test_unusable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
     assert (
         refused.stderr.splitlines()[-1] == f"FAILED: silver: sc://127.0.0.1:{port} does not answer: Connection refused"
     )
+    example = Path(__file__).parents[2] / "docs/examples/insights_checks.yml"
+    checks = elsewhere(tmp_path / "lake", "findings", "--checks", str(example), "--master", f"sc://127.0.0.1:{port}")
+    assert (checks.returncode, checks.stderr.splitlines()[-1]) == (
+        1,
+        f"FAILED: no job was started: sc://127.0.0.1:{port} does not answer: Connection refused",
+    )
     memory = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
     assert memory.returncode == 2 and "--memory is set when a Spark Connect server starts" in memory.stderr
     with pytest.raises(LakeError, match="run the jobs with spark-submit"):

@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from jetstream_insights.cli import DONE, FOUND, journal_windows, main, maintenance_window
+from jetstream_insights.cli import DONE, FOUND, REFUSED, journal_windows, main, maintenance_window
 from jetstream_insights.files import LakeError
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import CheckSettings
@@ -147,8 +147,7 @@ def test_unknown_thresholds_are_refused_before_reading(
         path.write_text(content)
     with pytest.raises(LakeError, match=reason):
         read_thresholds(path)
-    with pytest.raises(SystemExit, match="2"):
-        main(["findings", "--lake", "/nowhere", "--thresholds", str(path)])
+    assert main(["findings", "--lake", "/nowhere", "--thresholds", str(path)]) == REFUSED
     assert str(path) in capsys.readouterr().err
     assert read_thresholds(None) == CheckSettings()
 

@@ -5,8 +5,8 @@
 
 The jobs run in this order, in one Spark session, until one fails. The result of each is a JSON object on a line of standard
 output; progress and errors go to standard error.
-Exit status: 0 done; 1 a job failed and changed nothing; 2 wrong arguments; 3 done, but something is in quarantine; 4 done, and
-the report has a root cause as severe as --fail-on.
+Exit status: 0 done; 1 a job failed and changed nothing; 2 a wrong argument or file, no job was started; 3 done, but something is
+in quarantine; 4 done, and the report has a root cause as severe as --fail-on.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ from jetstream_insights.session import connect_url, is_local, session
 from jetstream_insights.silver_job import make_silver
 from jetstream_insights.stream_connection import SourceError
 
-DONE, FAILED, QUARANTINED, FOUND = 0, 1, 3, 4
+DONE, FAILED, REFUSED, QUARANTINED, FOUND = 0, 1, 2, 3, 4
 #: The jobs that read only the given days.
 DAILY_JOBS = {"silver", "gold", "findings", "report"}
+#: The job that only verifies the options' files, without a lake.
+VERIFY = "verify"
 #: The jobs that publish tables, each in a layer of its name.
 PUBLISHING = ("silver", "gold", "findings")
 
@@ -122,11 +124,12 @@ def parser() -> argparse.ArgumentParser:
         "silver: typed tables from the snapshots; advisories: a table of captured advisories; "
         "gold: daily reports, histories and forecasts from those; findings: the problems of the fleet; "
         "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove expired and replaced "
-        "files; delta: Delta Lake logs that list the published files, for other engines"
+        "files; delta: Delta Lake logs that list the published files, for other engines; "
+        "verify: nothing, only the files of --checks, --thresholds, --hosts and --journal are verified"
     )
-    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta"]
+    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta", VERIFY]
     found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
-    found.add_argument("--lake", required=True, help="directory or URI of the lake, such as hdfs://name/insights")
+    found.add_argument("--lake", help="directory or URI of the lake, such as hdfs://name/insights; not for verify")
     found.add_argument(
         "--from",
         dest="start",
@@ -236,40 +239,43 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments. Ends the program with exit status 2 if they contradict each other."""
     given = parser().parse_args(arguments)
-    end = given.end or datetime.now(timezone.utc)
-    start = given.start or end - timedelta(days=1)
-    if start >= end:
+    given.end = given.end or datetime.now(timezone.utc)
+    given.begin = given.start or given.end - timedelta(days=1)
+    if given.begin >= given.end:
         parser().error("--from must be before --to")
+    if (given.lake is None) != (VERIFY in given.jobs) or (VERIFY in given.jobs and len(given.jobs) > 1):
+        parser().error(f"all jobs except {VERIFY} require --lake, and {VERIFY} runs without a lake and other jobs")
     if ("report" in given.jobs) != (given.output is not None):
         parser().error("the job report requires --output, and no other job accepts it")
     if (given.fail_on or given.webhook_file) and "report" not in given.jobs:
         parser().error("--fail-on and --webhook-file require the job report")
     if given.memory and connect_url(given.master):
         parser().error("--memory is set when a Spark Connect server starts, and cannot be changed here")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _given(arguments)
+    start, end = given.begin, given.end
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
+    status = DONE
     try:
         given.own = read_checks(given.checks)
         given.settings, given.facts = read_thresholds(given.thresholds, given.own), read_hosts(given.hosts)
         given.meant = journal_windows(given.journal)
-    except (LakeError, ChecksFileError) as error:
-        parser().error(str(error))
-    # The other jobs also read data of other days.
-    known = set(given.jobs) <= DAILY_JOBS and is_local(given.master)
-    selected_days = [*days(start, end)]
-    given.little = given.soon = known and is_little(given.lake, selected_days)
-    if known and not given.little:
-        layers = [job for job in PUBLISHING if job in given.jobs]
-        made = 0.0 if given.force else last_published(given.lake, layers, selected_days)
-        given.soon = is_little(given.lake, selected_days, SOON, made)
-    status = DONE
-    if given.own.own and "findings" in given.jobs:
-        try:
+        _choose_session(given)
+        if given.own.own and not {"findings", VERIFY}.isdisjoint(given.jobs):
             verify(open_session(given), given.own)
-        except ChecksFileError as error:
-            say(f"FAILED: nothing was started: {error}")
-            return FAILED
+    except (LakeError, ChecksFileError) as error:
+        for line in str(error).splitlines():
+            say(f"FAILED: no job was started: {line}")
+        return REFUSED
+    except OSError as error:
+        say(f"FAILED: no job was started: {error}")
+        return FAILED
     for job in given.jobs:
         try:
             result = run(job, given, start, end)
@@ -287,12 +293,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def _choose_session(given: argparse.Namespace) -> None:
+    """Set whether Spark is started for little data, and for a run that ends soon."""
+    # The other jobs also read data of other days.
+    known = set(given.jobs) <= DAILY_JOBS and is_local(given.master)
+    selected_days = [*days(given.begin, given.end)]
+    given.little = given.soon = given.lake is None or (known and is_little(given.lake, selected_days))
+    if known and not given.little:
+        layers = [job for job in PUBLISHING if job in given.jobs]
+        made = 0.0 if given.force else last_published(given.lake, layers, selected_days)
+        given.soon = is_little(given.lake, selected_days, SOON, made)
+
+
 def open_session(given: argparse.Namespace) -> SparkSession:
     return session(given.master, given.memory, given.little, dict(given.conf), given.soon)
 
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Run a job and return its result."""
+    if job == VERIFY:
+        settings = given.settings
+        return {"checks": len(given.own.own), "thresholds": len(settings.thresholds), "skip": len(settings.skip)}
     lake = Lake(open_session(given), given.lake, given.little)
     if job == "advisories":
         reported = make_advisories(lake, read_captures(given.streams), say)
