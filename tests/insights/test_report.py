@@ -331,7 +331,7 @@ def test_reported_names_are_escaped_in_the_page_and_complete_in_its_data() -> No
 
 def test_markdown_and_csv_show_names_unchanged() -> None:
     text = markdown(content())
-    assert "1 critical, 1 warnings, 1 notes, of 303 findings; 66 are not known, for 1 reasons, 1 were fixed" in text
+    assert "1 critical, 1 warning, 1 info, for 303 findings. 66 unknown results for 1 reason. 1 fixed finding." in text
     assert "\\<\\/script" not in text and "\\</script\\>" in text
     assert "1 replica \\| on \\`n1\\`" in text
     assert "… and 283 more." in text
@@ -833,7 +833,8 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
       seen.bars = document.querySelectorAll("#load svg rect").length;
       seen.now = [...document.querySelectorAll("#do-now li")].map((item) => item.textContent);
       const tiles = [...document.querySelectorAll("#summary .tile")].map((tile) => tile.textContent);
-      seen.tiles = tiles.length; seen.unknown = tiles.find((text) => text.includes("not known"));
+      seen.tiles = tiles.length; seen.unknown = tiles.find((text) => text.includes("unknown")); seen.worst = tiles[0];
+      seen.elsewhere = document.querySelector("#causes .about").textContent;
       seen.first = document.querySelector("#main").firstElementChild.id;
       seen.incidents = document.querySelectorAll("#incidents svg rect").length;
     """
@@ -851,7 +852,8 @@ def test_browser_shows_tables_and_charts_and_runs_only_the_page_script(tmp_path:
     assert seen["cut"] == []
     assert seen["sections"] == shown
     # The page opens with the actions; it shows how many reasons there are for 66 unknown checks.
-    assert (seen["first"], seen["unknown"]) == ("tab-now", "1not known")
+    assert (seen["first"], seen["unknown"]) == ("tab-now", "66unknown results, reasons: 1")
+    assert (seen["worst"], "Root causes under Hygiene: 1." in seen["elsewhere"]) == ("1critical root causes", True)
     assert [HOSTILE in seen["now"][0], FORMULA in seen["now"][1], len(seen["now"])] == [True, True, 2]
     assert (seen["all"], seen["more"]) == (25, 301)
     assert seen["largest"] == [True, False, False]

@@ -85,7 +85,7 @@ def test_the_summary_is_posted(listener: Listener, tmp_path: Path) -> None:
     assert posted["verdict"]["worst"] == "critical"
     assert posted["first_steps"][0]["commands"] == ["systemctl status nats-server"]
     assert posted["text"].splitlines() == [
-        "Fleet, 2026-11-21: 1 critical, 0 warning, 0 info; 0 not known",
+        "Fleet, 2026-11-21: 1 critical, 0 warning, 0 info; 0 unknown results",
         "critical: n4 does not answer",
         "- systemctl status nats-server",
     ]

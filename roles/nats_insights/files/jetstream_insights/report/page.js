@@ -470,10 +470,10 @@
   function tiles() {
     const causes = objects("causes");
     const of = (severity) => causes.filter((row) => row.severity === severity).length;
-    // As of findings their causes, of what is not known the reasons.
-    const unknown = objects("unknown").length;
-    const made = SEVERITIES.map((severity) => [of(severity), severity, of(severity) ? severity : "good"]);
-    made.push([unknown, "not known", unknown ? "unknown" : "good"]);
+    const reasons = objects("unknown");
+    const unknown = reasons.reduce((total, row) => total + row.findings, 0);
+    const made = SEVERITIES.map((severity) => [of(severity), `${severity} root causes`, of(severity) ? severity : "good"]);
+    made.push([unknown, unknown ? `unknown results, reasons: ${reasons.length}` : "unknown results", unknown ? "unknown" : "good"]);
     const whole = objects("fleets");
     const sum = (key) => whole.reduce((total, row) => total + (row[key] || 0), 0);
     if (whole.length) {
@@ -526,7 +526,9 @@
     const rows = table.shown && table.rows.some((row) => (!only || only(row, at)) && (fleet === null || at.fleet === undefined || row[at.fleet] === fleet));
     const chart = CHARTS[id] ? CHARTS[id]() : null;
     if (!chart && !rows) return null;
-    return el("section", { id }, el("h2", null, table.title), el("p", { class: "about" }, about || table.about), chart, rows ? tableOf(name, only, true, id) : null);
+    const elsewhere = id === "causes" ? table.rows.filter((row) => isHygiene(row, at)).length : 0;
+    const text = `${about || table.about}${elsewhere ? ` Root causes under Hygiene: ${elsewhere}.` : ""}`;
+    return el("section", { id }, el("h2", null, table.title), el("p", { class: "about" }, text), chart, rows ? tableOf(name, only, true, id) : null);
   }
 
   let open = "now";

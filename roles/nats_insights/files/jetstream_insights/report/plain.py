@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from jetstream_insights.collection import module_util
 from jetstream_insights.report.shape import BY_NAME, Content, dicts, first_steps, step_title, verdict
 
 #: Rows of a table in the Markdown summary.
@@ -103,15 +104,16 @@ def markdown(content: Content) -> str:
 
 
 def _lines(content: Content) -> Iterator[str]:
-    said = verdict(content)
+    said, counted = verdict(content), module_util("units").counted
     reasons = sum(1 for _row in dicts(content, "unknown"))
     yield f"# {quoted(content['title'])}"
     yield ""
     yield f"{content['day']}, made {content['generated']}."
     yield ""
     yield (
-        f"**Root causes: {said['critical']} critical, {said['warning']} warnings, {said['info']} notes, of {said['findings']} "
-        f"findings; {said['unknown']} are not known, for {reasons} reasons, {said['fixed']} were fixed.**"
+        f"**Root causes: {said['critical']} critical, {said['warning']} warning, {said['info']} info, for "
+        f"{counted(said['findings'], 'finding')}. {counted(said['unknown'], 'unknown result')} for {counted(reasons, 'reason')}. "
+        f"{counted(said['fixed'], 'fixed finding')}.**"
     )
     steps = first_steps(content)
     if steps:

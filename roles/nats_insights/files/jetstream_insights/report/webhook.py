@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from jetstream_insights.collection import module_util
 from jetstream_insights.report.shape import FORMAT, Content, first_steps, step_title, verdict
 
 #: Maximum seconds, name resolution included.
@@ -30,10 +31,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def summary(content: Content) -> dict[str, Any]:
     """Return the JSON object to post. Chat programs show `text`, a summary in words. Its `&`, `<` and `>` are escaped: a name or
     a line of a log must not mention a channel or link to a page."""
-    said = verdict(content)
+    said, counted = verdict(content), module_util("units").counted
     steps = [{key: row[key] for key in ("fleet", "severity", "title", "commands")} for row in first_steps(content)]
     counts = ", ".join(f"{said[severity]} {severity}" for severity in ("critical", "warning", "info"))
-    lines = [f"{content['title']}, {content['day']}: {counts}; {said['unknown']} not known"]
+    lines = [f"{content['title']}, {content['day']}: {counts}; {counted(said['unknown'], 'unknown result')}"]
     for step in steps:
         lines += [f"{step['severity']}: {step_title(content, step)}", *(f"- {command}" for command in step["commands"])]
     made = {name: content[name] for name in ("title", "day", "generated")}
