@@ -63,6 +63,11 @@ host:
       description: Free bytes on the file system of the store. Null if the server has no store.
       type: int
       sample: 912680550400
+problem:
+  description: Why RV(host) is null. Empty if it is not.
+  returned: always
+  type: str
+  sample: no nats-server is running with /etc/nats-server/nats-server.conf
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -73,10 +78,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.unreported 
 def main() -> None:
     module = AnsibleModule(argument_spec={"config": {"type": "path"}}, supports_check_mode=True)
     try:
-        found = unreported(module.params["config"] or "", module.run_command)
+        host, problem = unreported(module.params["config"] or "", module.run_command)
     except (ProcessError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, host=found)
+    module.exit_json(changed=False, host=host, problem=problem)
 
 
 if __name__ == "__main__":

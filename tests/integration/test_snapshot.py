@@ -313,6 +313,8 @@ def test_playbook_reads_facts_of_hosts(healthy: NatsProcesses, tmp_path: Path) -
         given = {**variables, "nats_insights_lake": str(lake), **more}
         done = run_playbook("snapshot", "-i", str(inventory), "-e", json.dumps(given))
         assert done.returncode == 0, done.stdout + done.stderr
+        reason = f"HOST_101 to HOST_104 are unknown for the server of {healthy.names[2]}: "
+        assert (reason in " ".join(done.stdout.split())) == ("nats_insights_read_hosts" not in more)
         (path,) = (lake / "bronze" / "manifest").rglob("*.json")
         return read({"manifest": str(path)})[1]
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,29 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.sy
 _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 
-def unreported(config: str, run_command: RunCommand) -> dict[str, Any] | None:
-    """Return the C(host) documented in nats_server_unreported_info, None if no server was found. `config`: selects a
-    server by its file; empty if only one server is running."""
-    meant = [one for one in read_servers(config) if not one.contained]
-    return _of(meant[0], run_command) if len(meant) == 1 else None
+def unreported(config: str, run_command: RunCommand) -> tuple[dict[str, Any] | None, str]:
+    """Return C(host) and C(problem) as documented in nats_server_unreported_info. `config`: selects a server by its
+    file; empty if only one server is running."""
+    found = read_servers(config)
+    outside = [one for one in found if not one.contained]
+    problem = _problem(outside, len(found) - len(outside), config)
+    return (None if problem else _properties(outside[0], run_command)), problem
 
 
-def _of(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
+def _problem(outside: Sequence[RunningServer], contained: int, config: str) -> str:
+    """Return why none of these servers is read, empty for a single server. `contained`: how many run in containers."""
+    which = f"running with {config}" if config else "running on this host"
+    if not outside and contained:
+        return f"the nats-server {which} is in a container, where its files have different paths"
+    if not outside:
+        return f"no nats-server is {which}"
+    if len(outside) > 1:
+        files = ", ".join(sorted(one.config or f"pid {one.process.pid}" for one in outside))
+        return f"{len(outside)} nats-servers are {which} ({files}): select one with its configuration file"
+    return ""
+
+
+def _properties(server: RunningServer, run_command: RunCommand) -> dict[str, Any]:
     pid = server.process.pid
     loaded = read_loaded(server, running_version(server.process), run_command)
     limit = _OPEN_FILES.search(Path(f"/proc/{pid}/limits").read_text(encoding="utf-8"))
