@@ -340,3 +340,21 @@ def test_a_lake_not_set_for_the_host_of_the_jobs_is_refused_before_the_snapshot(
     assert done.returncode != 0
     assert "not set for localhost, where the jobs run" in done.stdout
     assert "Take a snapshot" not in done.stdout
+
+
+def test_variables_of_the_jobs_that_are_set_only_for_servers_are_refused_before_the_snapshot(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    thresholds: dict[str, Any] = {"nats_insights_thresholds": {"skip": []}}
+    endpoints = {"nats_insights_endpoints": ["varz"]}
+    servers_group = {"hosts": {"n1": thresholds, "n2": {}}, "vars": {"nats_insights_title": "T", **endpoints}}
+    inventory.write_text(json.dumps({"nats": servers_group}))
+    done = run_playbook("insights", "-i", str(inventory))
+    assert done.returncode != 0
+    said = " ".join(done.stdout.split())
+    assert "sets nats_insights_thresholds, nats_insights_title only for servers, so the jobs on localhost" in said
+    assert "Take a snapshot" not in done.stdout
+    # With the group all, the jobs use them: without a reachable server, only the snapshot fails.
+    everywhere = {"vars": {"nats_insights_title": "T", **thresholds}}
+    inventory.write_text(json.dumps({"nats": servers_group, "all": everywhere}))
+    done = run_playbook("insights", "-i", str(inventory))
+    assert done.returncode != 0 and "only for servers" not in done.stdout and "Take a snapshot" in done.stdout
