@@ -108,14 +108,17 @@ _VIEWS_HEAD = """<!-- Written by `make views`; edit the views instead. -->
 An [own check](../insights.md#own-checks) names its view as `subject`; its expressions may use the view's columns, listed here
 with their types in Spark SQL. Rows of a view *of one snapshot* are judged for the last snapshot of each hour, rows of a view
 *of a day* once.
+
+Durations and ages are in seconds, sizes in bytes, rates per second, and `cpu` is in percent of one core. A column that has the
+name of a server's field has that field's meaning; the columns of the [tables](insights_tables.md) are described there.
 """
 
 
 def views_page(columns: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """Return the page of all views, docs/reference/insights_views.md, from their columns, as Spark reports them."""
-    lines = [_VIEWS_HEAD, "| view | a row for each | of |", "| --- | --- | --- |"]
+    lines = [_VIEWS_HEAD, "| view | a row for each | of | made from |", "| --- | --- | --- | --- |"]
     lines += [
-        f"| [{view.name}](#{view.name}) | {view.kind} | {'a day' if view.period else 'one snapshot'} |"
+        f"| [{view.name}](#{view.name}) | {view.kind} | {'a day' if view.period else 'one snapshot'} | {', '.join(view.tables)} |"
         for view in VIEWS.values()
     ]
     for view in VIEWS.values():
