@@ -23,6 +23,8 @@ TIMES ?= 20
 LOAD ?= 4
 # Where pytest leaves its counts for tools/run_parts.py.
 JUNIT ?=
+# Where `make sample-lake` writes.
+LAKE ?=
 # The versions of nats-server in an offline bundle: VERSION, or VERSION=FILE@SHA256.
 SERVERS ?=
 # The key that signs a release, in gpg's notation.
@@ -86,7 +88,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean sample-lake test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build release offline licences views ee dev hooks coverage lock vendor clean
 
 help: ## this list
@@ -115,6 +117,10 @@ demo-deploy: $(INSTALLED)
 demo-supercluster: $(INSTALLED)
 	@$(DEMO) natsops.jetstream.demo_supercluster
 	@cat $(DEMO_DIR)/report.txt
+
+sample-lake: $(DEV_LINK) ## four weeks of snapshots of a generated fleet in the directory LAKE, from 2026-11-01, to try the insights on
+	$(if $(LAKE),,$(error LAKE is not set: make sample-lake LAKE=/tmp/lake))
+	@PYTHONPATH=$(CACHE)/dev:tests $(PYTHON) tests/support/fleet.py "$(LAKE)" --servers 3 --streams 10 --minutes 40320 --every 360
 
 demo-clean: ## stops the demo's servers and removes their files
 	@for folder in .demo/*; do if [ -d $$folder ]; then $(MAKE) --no-print-directory demo-stop TOPOLOGY=$${folder##*/} || exit 1; fi; done

@@ -7,7 +7,7 @@ size.
 Everything is a pure function of the seed and the moment, so any span can be written in any order, reproducibly and in
 constant memory. Some faults are deliberate; `Fleet.truth` lists them.
 
-    PYTHONPATH=.cache/dev python tests/support/fleet.py LAKE --servers 9 --streams 300 --minutes 60
+    PYTHONPATH=.cache/dev:tests python tests/support/fleet.py LAKE --servers 9 --streams 300 --minutes 60
 """
 
 from __future__ import annotations
@@ -395,11 +395,12 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=9)
     parser.add_argument("--streams", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=int, default=60, help="how many snapshots, one a minute")
+    parser.add_argument("--minutes", type=int, default=60, help="the time of the snapshots")
+    parser.add_argument("--every", type=int, default=1, help="minutes from one snapshot to the next")
     given = parser.parse_args()
     fleet = Fleet(given.servers, given.streams, given.seed)
     rows = 0
-    for minute in range(given.minutes):
+    for minute in range(0, given.minutes, given.every):
         rows += fleet.write(given.lake, minute * 60.0)["tables"]["jsz_streams"]["rows"]
     (given.lake / "truth.json").write_text(json.dumps(fleet.truth()))
     print(f"{rows} rows of stream replicas")
