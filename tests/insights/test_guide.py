@@ -1,0 +1,50 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The questions that docs/insights.md answers with the package have an answer in a lake, and the generated lake has the
+days that the document states."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from support.lakes import DAY, Golden
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+GUIDE = (CHECKOUT / "docs/insights.md").read_text()
+#: The lake in the examples of the document.
+DOCUMENTED = "/var/lib/nats-insights/lake"
+
+
+def test_the_questions_of_the_guide_are_answered(
+    spark: SparkSession, golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = next(block for block in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "read_days(" in block)
+    assert DOCUMENTED in code
+    exec(compile(code.replace(DOCUMENTED, str(golden.path)), "docs/insights.md", "exec"), {})
+    shown = capsys.readouterr().out
+    for column in ("sum(bytes)", "old_leader", "pending_max"):
+        assert column in shown
+    assert str(DAY) in shown and "STREAM-000000" in shown
+
+
+def test_the_sample_lake_has_the_documented_days(tmp_path: Path) -> None:
+    recipe = (CHECKOUT / "Makefile").read_text().partition("\nsample-lake:")[2].partition("\n\n")[0]
+    options = re.findall(r"--\S+ \d+", recipe)
+    arguments = [part for option in options for part in option.split()]
+    subprocess.run(
+        [sys.executable, str(CHECKOUT / "tests/support/fleet.py"), str(tmp_path), *arguments], check=True, timeout=120
+    )
+    days = sorted(path.name.removeprefix("date=") for path in (tmp_path / "bronze/manifest").iterdir())
+    span = re.search(r"`--from (\S+) --to (\S+)`", GUIDE)
+    assert span is not None
+    assert (days[0], len(days)) == (span[1], 28) and days[-1] < span[2]
+    manifests = [*(tmp_path / "bronze/manifest").rglob("*.json")]
+    assert len(manifests) == 28 * 4
+    assert all(json.loads(path.read_text())["complete"] for path in manifests)
