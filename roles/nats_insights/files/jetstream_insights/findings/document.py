@@ -74,15 +74,15 @@ def _section(check: Check) -> Iterator[str]:
     what = "over the evaluated period" if view.period else "in one snapshot"
     tables = ", ".join(f"`{name}`" for name in view.tables)
     yield from ("", f"### {check.code}", "", f"**{check.title}** ({check.severity}). {check.rationale}", "")
-    yield f"- about: a {view.kind} {what}; view `{view.name}` of {tables}"
+    yield f"- about: {view.kind}, {what}; view `{view.name}` of {tables}"
     if check.applies != "true":
-        yield f"- scope: `{check.applies}`"
+        yield f"- scope: {_code(check.applies)}"
     needs = [f"`{name}`" for name in check.needs] + ([f"`{check.knows}`"] if check.knows else [])
     if needs:
         yield f"- needs: {', '.join(needs)}"
-    yield f"- fails: `{check.fails}`"
+    yield f"- fails: {_code(check.fails)}"
     if check.worse:
-        yield f"- critical when: `{check.worse}`"
+        yield f"- critical when: {_code(check.worse)}"
     for threshold in check.thresholds:
         yield f"- threshold {_threshold(check, threshold)}"
     if check.steady:
@@ -95,6 +95,11 @@ def _threshold(check: Check, threshold: Threshold) -> str:
     unit = f" {threshold.unit}" if threshold.unit else ""
     shared = f" (`{MONITOR_METADATA}{threshold.monitor}`)" if threshold.monitor else ""
     return f"`{check.name(threshold.key)}`: {threshold.meaning}, by default {threshold.default:.15g}{unit}{shared}"
+
+
+def _code(text: str) -> str:
+    """Return code in Markdown; a backtick of its own needs a longer fence."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _cell(text: str) -> str:
