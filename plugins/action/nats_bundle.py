@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import secrets_in
+
+from ..module_utils.redaction import secrets_in
 
 
 class ActionModule(NormalAction):

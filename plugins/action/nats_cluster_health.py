@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import WaitingAction
+
+from ..plugin_utils.waiting import WaitingAction
 
 
 class ActionModule(WaitingAction):

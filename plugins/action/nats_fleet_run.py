@@ -13,7 +13,8 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters import (
+
+from ..module_utils.fleet.clusters import (
     FleetCluster,
     cluster_command,
     fleet_clusters,
@@ -22,10 +23,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters i
     prompts,
     refusal,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.run_fleet import run_fleet
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import problem_folder
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import cut
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from ..module_utils.fleet.run_fleet import run_fleet
+from ..module_utils.health.problem_file import problem_folder
+from ..module_utils.screen import cut
+from ..module_utils.units import human_seconds
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "playbook": {"type": "str", "required": True},

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_identity, run_is_alive
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import may_take_over, resolve_lock
+
+from ..module_utils.host.controller import run_identity, run_is_alive
+from ..module_utils.roll.lock_rules import may_take_over, resolve_lock
 
 MODULE = "natsops.jetstream.nats_host_lock"
 

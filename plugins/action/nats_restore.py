@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils.waiting import WaitingAction as ActionModule
+from ..plugin_utils.waiting import WaitingAction as ActionModule
 
 __all__ = ["ActionModule"]

@@ -4,6 +4,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._host_python import HostModuleAction as ActionModule
+from ..plugin_utils._host_python import HostModuleAction as ActionModule
 
 __all__ = ["ActionModule"]

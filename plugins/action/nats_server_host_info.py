@@ -11,7 +11,8 @@ import os
 from typing import Any
 
 from ansible.utils.hashing import secure_hash
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._host_python import HostModuleAction
+
+from ..plugin_utils._host_python import HostModuleAction
 
 NO_MESSAGE = "The module that reads the host ended without a message."
 

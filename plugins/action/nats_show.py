@@ -9,9 +9,10 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_lines_file
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, option_lines
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, flat, page, printable
+
+from ..module_utils.health.problem_file import write_lines_file
+from ..module_utils.problem import ERROR, WARNING, option_lines
+from ..module_utils.screen import Page, flat, page, printable
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},

@@ -67,12 +67,7 @@ _value:
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
-    PREFIX,
-    clients,
-    operators,
-    with_operators,
-)
+from ..module_utils.server_config.account_admins import PREFIX, clients, operators, with_operators
 
 
 def nats_account_admins(

@@ -48,9 +48,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import read_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.static import document_from_static
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
+
+from ..module_utils.accounts.document import read_document
+from ..module_utils.accounts.static import document_from_static
+from ..module_utils.nats.account_names import SYSTEM_ACCOUNT
 
 
 def nats_accounts_document(accounts: Mapping[str, Any], system_account: str = SYSTEM_ACCOUNT) -> dict[str, Any]:

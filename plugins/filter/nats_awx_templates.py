@@ -79,12 +79,8 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_templates import (
-    Credentials,
-    job_templates,
-    schedules,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.fleet.awx_templates import Credentials, job_templates, schedules
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -56,11 +56,8 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_workflows import (
-    workflow_nodes,
-    workflow_templates,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.fleet.awx_workflows import workflow_nodes, workflow_templates
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -68,7 +68,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems
@@ -78,7 +78,7 @@ def nats_certificates(
     """Return the certificates; see DOCUMENTATION."""
     # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer than
     # all other imports.
-    from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates, problems
+    from ..plugin_utils._certificates import certificates, problems
 
     found = certificates(str(pem or ""))
     if key is not None:

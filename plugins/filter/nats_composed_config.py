@@ -60,9 +60,9 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.compose import HostInputs, compose
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import boolean
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.server_config.compose import HostInputs, compose
+from ..module_utils.server_config.topology import boolean
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -77,8 +77,8 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import write, write_secrets
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.server_config.syntax import write, write_secrets
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

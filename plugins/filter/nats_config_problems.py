@@ -163,15 +163,15 @@ _value:
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.migration import migration_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import membership_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.version_rules import flag_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import error, warning
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.accounts.migration import migration_problems
+from ..module_utils.nats.server_versions import version_warnings
+from ..module_utils.placement.membership_plan import membership_problems
+from ..module_utils.problem import ConfigProblem
+from ..module_utils.roll.version_rules import flag_problems
+from ..module_utils.server_config.case import error, warning
+from ..module_utils.server_config.validation import config_problems
+from ..module_utils.versions import parse_version
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems
@@ -187,7 +187,7 @@ def nats_config_problems(config: dict[str, Any], context: dict[str, Any] | None 
     if tls_files or authority:
         # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
         # than all other imports.
-        from ansible_collections.natsops.jetstream.plugins.plugin_utils import _certificates
+        from ..plugin_utils import _certificates
 
         found += _certificates.file_problems(tls_files, datetime.now(timezone.utc)) if tls_files else []
         found += _certificates.authority_problems(authority) if authority else []

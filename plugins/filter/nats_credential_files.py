@@ -45,12 +45,9 @@ import os
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    CONTROLLER,
-    Delivery,
-    parse_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
+
+from ..module_utils.accounts.document import CONTROLLER, Delivery, parse_document
+from ..module_utils.documents import InvalidDocument
 
 
 def _file(user: str, deliver: Delivery, directory: str) -> dict[str, str]:

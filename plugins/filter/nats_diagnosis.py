@@ -115,7 +115,7 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
+from ..module_utils.health.diagnosis import diagnose
 
 
 def nats_diagnosis(

@@ -34,8 +34,8 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.units import duration_seconds
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

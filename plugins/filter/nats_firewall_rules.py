@@ -70,13 +70,9 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.firewall import (
-    Rule,
-    firewall_rules,
-    related_servers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import Topology, name_list
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.server_config.firewall import Rule, firewall_rules, related_servers
+from ..module_utils.server_config.topology import Topology, name_list
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -60,8 +60,8 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_passwords
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.server_config.passwords import hash_passwords
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

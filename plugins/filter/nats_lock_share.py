@@ -57,8 +57,8 @@ _value:
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import lock_share
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.roll.lock_rules import lock_share
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -52,8 +52,8 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.roll_hosts import maintenance_marks
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.roll.roll_hosts import maintenance_marks
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

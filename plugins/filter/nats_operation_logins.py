@@ -70,13 +70,9 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import (
-    PREFIX,
-    OperatorLogins,
-    operation_logins,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.nats.account_names import SYSTEM_ACCOUNT
+from ..module_utils.server_config.account_admins import PREFIX, OperatorLogins, operation_logins
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

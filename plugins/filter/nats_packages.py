@@ -51,8 +51,8 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.packages import packages
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.host.packages import packages
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -67,8 +67,8 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.release import ReleaseOptions, release_archive
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems, typed
+from ..module_utils.host.release import ReleaseOptions, release_archive
+from ..plugin_utils._filters import reports_problems, typed
 
 
 @reports_problems

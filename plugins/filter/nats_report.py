@@ -136,12 +136,12 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis_page import diagnosis_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report import DEFAULT_REPORTS, report_data
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_page import report_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import read_journal
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.health.diagnosis_page import diagnosis_page
+from ..module_utils.reporting.report import DEFAULT_REPORTS, report_data
+from ..module_utils.reporting.report_page import report_page
+from ..module_utils.roll.journal import read_journal
+from ..module_utils.screen import Page
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -63,12 +63,8 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import (
-    reload_first,
-    required_action,
-    serves,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.server_config.required_action import reload_first, required_action, serves
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

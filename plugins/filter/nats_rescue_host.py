@@ -39,8 +39,8 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import host_state
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.rescue.rescue_state import host_state
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -43,8 +43,8 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.roll_hosts import roll_hosts
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.roll.roll_hosts import roll_hosts
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -77,9 +77,9 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.roll_state import PLANNED, HostState, roll_state
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.problem import ERROR
+from ..module_utils.roll.roll_state import PLANNED, HostState, roll_state
+from ..plugin_utils._filters import reports_problems
 
 
 def host_state(variables: Mapping[str, Any]) -> HostState:

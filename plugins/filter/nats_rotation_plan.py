@@ -136,19 +136,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.certificate_rotation import (
-    CertificateOptions,
-    certificate_rotation,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
-    CredentialOptions,
-    credential_rotation,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._credential_rotation import (
-    host_credentials,
-    same_password,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems, typed
+from ..module_utils.server_config.certificate_rotation import CertificateOptions, certificate_rotation
+from ..module_utils.server_config.credential_rotation import CredentialOptions, credential_rotation
+from ..plugin_utils._credential_rotation import host_credentials, same_password
+from ..plugin_utils._filters import reports_problems, typed
 
 
 @reports_problems
@@ -160,10 +151,7 @@ def nats_rotation_plan(hosts: Mapping[str, Mapping[str, Any]], subject: str, **o
     if subject == "certificates":
         # Imported here because Ansible loads all filters to find a single one, and importing cryptography takes longer
         # than all other imports.
-        from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificate_rotation import (
-            first_expiry,
-            host_certificates,
-        )
+        from ..plugin_utils._certificate_rotation import first_expiry, host_certificates
 
         own = str(options.pop("api_certificate", None) or "")
         certificates = {str(name): host_certificates(host, own) for name, host in hosts.items()}

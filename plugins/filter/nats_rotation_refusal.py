@@ -59,11 +59,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
-    login_refusal,
-    removal_refusal,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+
+from ..module_utils.server_config.credential_rotation import login_refusal, removal_refusal
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

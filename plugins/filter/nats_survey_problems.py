@@ -42,7 +42,7 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.survey_answers import survey_problems
+from ..module_utils.fleet.survey_answers import survey_problems
 
 
 def nats_survey_problems(answers: Mapping[str, Any], forms: Mapping[str, Mapping[str, str]]) -> list[str]:

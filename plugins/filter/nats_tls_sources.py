@@ -43,11 +43,8 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.tls_sources import (
-    TlsSourceOptions,
-    tls_sources,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems, typed
+from ..module_utils.server_config.tls_sources import TlsSourceOptions, tls_sources
+from ..plugin_utils._filters import reports_problems, typed
 
 
 @reports_problems

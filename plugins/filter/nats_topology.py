@@ -113,13 +113,8 @@ _value:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import (
-    Around,
-    Topology,
-    name_list,
-    topology,
-)
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.server_config.topology import Around, Topology, name_list, topology
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

@@ -44,8 +44,8 @@ _value:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.wheels import needed_files
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._filters import reports_problems
+from ..module_utils.host.wheels import needed_files
+from ..plugin_utils._filters import reports_problems
 
 
 @reports_problems

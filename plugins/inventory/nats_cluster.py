@@ -87,10 +87,11 @@ from ansible.errors import AnsibleParserError
 from ansible.module_utils.basic import missing_required_lib
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import CONNECTION_SPEC, resolve_connection
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+
+from ..module_utils.module import CONNECTION_SPEC, resolve_connection
+from ..module_utils.nats.client import Client, MissingLibrary, NatsFailure
+from ..module_utils.nats.model import Cluster, Server
+from ..module_utils.nats.system_api import SystemApi
 
 #: Listen addresses that stand for all addresses of a host.
 _EVERY_ADDRESS = ("", "0.0.0.0", "::", "0")

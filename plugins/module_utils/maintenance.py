@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import WARNING, Problem
+from .problem import WARNING, Problem
 
 #: Placeholder for an unknown name.
 UNKNOWN = "?"

@@ -19,24 +19,12 @@ from pathlib import Path
 from typing import Any, Callable, NoReturn, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.minted_logins import (
-    account_logins,
-    system_login,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import (
-    CREDENTIAL_KINDS,
-    MINTING_OPTIONS,
-    Connections,
-    read_nkey,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    MissingLibrary,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from .accounts.minted_logins import account_logins, system_login
+from .nats.accounts import CREDENTIAL_KINDS, MINTING_OPTIONS, Connections, read_nkey
+from .nats.client import Client, ConnectionOptions, MissingLibrary, NatsFailure
+from .screen import printable
+from .waiting import positive
 
 T = TypeVar("T")
 

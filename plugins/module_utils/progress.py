@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from .screen import printable
 
 #: Seconds between two lines, and before the first line.
 EVERY = 10.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Callable, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_ROWS, Page, hidden_rest, shown_rows
+from .screen import MAX_ROWS, Page, hidden_rest, shown_rows
 
 Item = TypeVar("Item")
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Generic, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from .nats.failures import NatsFailure
 
 T = TypeVar("T")
 

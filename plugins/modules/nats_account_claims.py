@@ -165,7 +165,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
+from ..module_utils.accounts.change import (
     DANGERS,
     AccountChange,
     absent_change,
@@ -173,8 +173,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change 
     present_change,
     refused_dangers,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import closing_rows
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
+from ..module_utils.accounts.plan import closing_rows
+from ..module_utils.accounts.run_claims import (
     SIGNING_RULES,
     SIGNING_SPEC,
     AccountsState,
@@ -185,9 +185,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_cla
     require_writable,
     signing_means,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
 
 
 def planned(state: AccountsState, params: Mapping[str, Any]) -> AccountChange:

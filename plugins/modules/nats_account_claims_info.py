@@ -159,12 +159,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import account_row
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import read_copies
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.accounts.copies import account_row
+from ..module_utils.accounts.run_copies import read_copies
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.account_names import is_account_key, one_account
+from ..module_utils.nats.client import Client
+from ..module_utils.nats.system_api import SystemApi
 
 
 def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,21 +118,16 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
-    ACCOUNT_VIEW,
-    SYSTEM_VIEW,
-    is_system_user,
-    own_account_api,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import NOT_ENABLED
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
+from ..module_utils.assets.listing import ACCOUNT_VIEW, SYSTEM_VIEW, is_system_user, own_account_api
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.account_names import account_id, account_labels
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.error_codes import NOT_ENABLED
+from ..module_utils.nats.jetstream_api import JetStreamApi
+from ..module_utils.nats.model import Cluster, Server
+from ..module_utils.nats.replies import build_cluster
+from ..module_utils.nats.system_api import Answer, SystemApi
 
 _LIMITS = (
     "max_memory",

@@ -79,14 +79,11 @@ problems:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.migration import (
-    first_of_each_kind,
-    unequal_accounts,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.accounts.migration import first_of_each_kind, unequal_accounts
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.account_names import is_account_key
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
 
 
 def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:

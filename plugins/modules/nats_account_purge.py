@@ -101,14 +101,11 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DATA_LOSS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_account_purge import (
-    AccountPurge,
-    ensure_account_purged,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import RunOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
+from ..module_utils.assets.change_rules import DATA_LOSS
+from ..module_utils.assets.run_account_purge import AccountPurge, ensure_account_purged
+from ..module_utils.assets.state import RunOptions
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client
 
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -141,21 +141,12 @@ screen:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.apply import (
-    AccountsApproval,
-    Tools,
-    apply_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
-    SIGNING_RULES,
-    SIGNING_SPEC,
-    desired_document,
-    signing_means,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.steps import steps_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.accounts.apply import AccountsApproval, Tools, apply_document
+from ..module_utils.accounts.run_claims import SIGNING_RULES, SIGNING_SPEC, desired_document, signing_means
+from ..module_utils.accounts.steps import steps_page
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client
+from ..module_utils.nats.system_api import SystemApi
 
 
 def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -112,14 +112,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import make_plan, plan_page, summary
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
-    desired_document,
-    read_accounts,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.accounts.plan import make_plan, plan_page, summary
+from ..module_utils.accounts.run_claims import desired_document, read_accounts
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client
+from ..module_utils.nats.system_api import SystemApi
 
 
 def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:

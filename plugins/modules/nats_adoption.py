@@ -105,13 +105,9 @@ except ImportError:
     yaml = None  # type: ignore[assignment]
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
-    Directory,
-    FilesError,
-    ManagedFile,
-    replace_all,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.adoption import Adoption, Secret, adopt
+
+from ..module_utils.host.files import Directory, FilesError, ManagedFile, replace_all
+from ..module_utils.server_config.adoption import Adoption, Secret, adopt
 
 #: The group of all servers.
 ALL = "nats"

@@ -138,18 +138,14 @@ screen:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply import AssetsApproval
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_apply import apply_plan
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import desired_documents
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import PLACE_SPEC, requested_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.assets.apply import AssetsApproval
+from ..module_utils.assets.run_apply import apply_plan
+from ..module_utils.assets.run_read import desired_documents
+from ..module_utils.backup.target import PLACE_SPEC, requested_store
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.waiting import positive
 
 
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:

@@ -143,20 +143,12 @@ screen:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.export import (
-    ExportRequest,
-    export_page,
-    export_summary,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_export import run_export
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
+from ..module_utils.assets.export import ExportRequest, export_page, export_summary
+from ..module_utils.assets.run_export import run_export
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.failures import NatsFailure
+from ..module_utils.units import size_bytes
 
 
 def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:

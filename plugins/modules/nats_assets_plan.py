@@ -142,21 +142,13 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import drift_content
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import visible_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import make_plan
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import plan_page, summary
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import (
-    account_apis,
-    desired_documents,
-    read_lives,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ..module_utils.assets.drift import drift_content
+from ..module_utils.assets.listing import visible_servers
+from ..module_utils.assets.plan import make_plan
+from ..module_utils.assets.plan_page import plan_page, summary
+from ..module_utils.assets.run_read import account_apis, desired_documents, read_lives
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
 
 
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -204,25 +204,16 @@ screen:
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CONTENTS, LEVELS
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SELECTION_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
-    WRITE_SPEC,
-    misplaced_secrets,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
+from ..module_utils.backup.files import CONTENTS, LEVELS
+from ..module_utils.backup.retention import Retention
+from ..module_utils.backup.run_backup import WantedRun, save_streams
+from ..module_utils.backup.selection import SELECTION_SPEC
+from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
+from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.progress import PROGRESS_SPEC, Progress
+from ..module_utils.screen import counted_warnings
 
 PERIODS = ("last", "daily", "weekly", "monthly")
 

@@ -173,15 +173,13 @@ unreadable:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import BackupDrillOptions, drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
-    READ_SPEC,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, gc_paused
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.backup.drill import BackupDrillOptions, drill
+from ..module_utils.backup.target import READ_SPEC, requested_store
+from ..module_utils.module import fail, gc_paused
+from ..module_utils.nats.client import MissingLibrary, NatsFailure
+from ..module_utils.screen import listing, printable
+from ..module_utils.waiting import positive
 
 
 def main() -> None:

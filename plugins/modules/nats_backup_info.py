@@ -104,22 +104,14 @@ import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CHECKSUM,
-    LEVELS,
-    Backup,
-    find_backups,
-    verify,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
-    READ_SPEC,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import run_alone
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+
+from ..module_utils.backup.catalogue import FILE
+from ..module_utils.backup.catalogue_file import load_catalogue
+from ..module_utils.backup.files import CHECKSUM, LEVELS, Backup, find_backups, verify
+from ..module_utils.backup.store import BackupStore
+from ..module_utils.backup.target import READ_SPEC, requested_store
+from ..module_utils.module import run_alone
+from ..module_utils.nats.client import NatsFailure
 
 NONE = "none"
 

@@ -174,29 +174,16 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    known_secrets,
-    make_module,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, secrets_in
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle import (
-    PROFILES,
-    BundleContents,
-    HostPart,
-    bundle,
-    summary,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle_archive import SMALLEST
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.backup.verify import sha256_of
+from ..module_utils.module import known_secrets, make_module, run_unconnected
+from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.redaction import Redactor, secrets_in
+from ..module_utils.reporting.bundle import PROFILES, BundleContents, HostPart, bundle, summary
+from ..module_utils.reporting.bundle_archive import SMALLEST
+from ..module_utils.units import size_bytes
+from ..module_utils.waiting import positive
 
 
 def folder_contents(params: dict[str, Any]) -> BundleContents:

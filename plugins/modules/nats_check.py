@@ -688,33 +688,21 @@ from datetime import datetime, timezone
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import subject_prefix
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import CatalogueError, read_catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
-    PLACE_SPEC,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health import asset_checks, check_result, checks
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import (
-    CRITICAL,
-    STATUSES,
-    UNKNOWN,
-    Result,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+
+from ..module_utils.accounts.expiry import evaluate
+from ..module_utils.accounts.run_expiry import read_logins
+from ..module_utils.assets.entries import subject_prefix
+from ..module_utils.backup.catalogue import FILE as CATALOGUE
+from ..module_utils.backup.catalogue import CatalogueError, read_catalogue
+from ..module_utils.backup.target import PLACE_SPEC, requested_store
+from ..module_utils.health import asset_checks, check_result, checks
+from ..module_utils.health.check_result import CRITICAL, STATUSES, UNKNOWN, Result
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import Call, NatsFailure
+from ..module_utils.nats.jetstream_api import JetStreamApi, require_name
+from ..module_utils.nats.replies import build_cluster
+from ..module_utils.nats.system_api import SystemApi
 
 #: Failure codes of a connection. After one of them, every other check of the same user also fails.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")

@@ -60,11 +60,8 @@ ansible_facts:
         problems: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import (
-    CLUSTER_INFO_SPEC,
-    read_cluster_info,
-)
+from ..module_utils.module import make_module, run
+from ..module_utils.reporting.cluster_info import CLUSTER_INFO_SPEC, read_cluster_info
 
 
 def main() -> None:

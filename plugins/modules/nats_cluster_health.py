@@ -356,30 +356,21 @@ from functools import partial
 from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import CATCHING_UP
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import cause_lines
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import entries_behind
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (
-    SAMPLE_SPEC,
-    Sample,
-    make_sampler,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_marks
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress, clock_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.gates import (
-    Coverage,
-    Gate,
-    Steps,
-    gate_covers,
-    parse_gate,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.health.cause import CATCHING_UP
+from ..module_utils.health.causes import cause_lines
+from ..module_utils.health.problem_file import write_problem_file
+from ..module_utils.health.rules import entries_behind
+from ..module_utils.health.sampling import SAMPLE_SPEC, Sample, make_sampler
+from ..module_utils.maintenance import parse_marks
+from ..module_utils.module import fail, make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.progress import PROGRESS_SPEC, Progress, clock_time
+from ..module_utils.roll.gates import Coverage, Gate, Steps, gate_covers, parse_gate
+from ..module_utils.screen import MAX_LINES, printable
+from ..module_utils.units import counted, human_bytes
+from ..module_utils.waiting import positive
 
 #: Maximum number of problems in each list of the result, unless all are requested.
 HELD = 5

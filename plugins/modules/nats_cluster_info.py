@@ -208,11 +208,8 @@ problems:
     - {code: server_missing, severity: error, subject: n3-c1, message: expected server n3-c1 did not answer, servers: [n3-c1]}
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import (
-    CLUSTER_INFO_SPEC,
-    read_cluster_info,
-)
+from ..module_utils.module import make_module, run
+from ..module_utils.reporting.cluster_info import CLUSTER_INFO_SPEC, read_cluster_info
 
 
 def main() -> None:

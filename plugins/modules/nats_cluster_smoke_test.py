@@ -202,35 +202,14 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.minted_logins import account_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.message_flow import (
-    Flow,
-    StreamTest,
-    flow_failures,
-    flow_warnings,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.smoke_test import (
-    Choice,
-    User,
-    choose_users,
-    exchange,
-    login_failures,
-    try_stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    known_secrets,
-    make_module,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import MINTING_OPTIONS, as_user
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.accounts.minted_logins import account_logins
+from ..module_utils.health.message_flow import Flow, StreamTest, flow_failures, flow_warnings
+from ..module_utils.health.smoke_test import Choice, User, choose_users, exchange, login_failures, try_stream
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, known_secrets, make_module, run_unconnected
+from ..module_utils.nats.accounts import MINTING_OPTIONS, as_user
+from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
+from ..module_utils.waiting import positive
 
 #: Maximum number of broken pairs in the result; a few hundred servers have a very large number of pairs.
 MOST_PAIRS = 20

@@ -147,16 +147,10 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.connections import (
-    ANY,
-    CLOSED,
-    FILTER_SPEC,
-    OPEN,
-    read_connections,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.assets.connections import ANY, CLOSED, FILTER_SPEC, OPEN, read_connections
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
 
 _UPWARDS = ("server", "cid", "name", "account", "start")
 _FIGURES = ("subscriptions", "pending_bytes", "in_msgs", "out_msgs", "in_bytes", "out_bytes")

@@ -160,18 +160,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.connections import (
-    CLOSED,
-    FILTER_SPEC,
-    OPEN,
-    AffectedConnections,
-    read_connections,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
+from ..module_utils.assets.connections import CLOSED, FILTER_SPEC, OPEN, AffectedConnections, read_connections
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.model import Server
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.waiting import positive, wait_until
 
 KIND_SPEC: dict[str, Any] = {
     "type": "list",

@@ -318,12 +318,9 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import CONSUMER_FIELDS, argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_positions import (
-    ensure_reset,
-    ensure_unpinned,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
+from ..module_utils.assets.config import CONSUMER_FIELDS, argument_spec
+from ..module_utils.assets.run_positions import ensure_reset, ensure_unpinned
+from ..module_utils.assets.state import (
     COMMON_SPEC,
     ConsumerAsset,
     RunOptions,
@@ -332,9 +329,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
     ensure_present,
     require_state,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.jetstream_api import require_name
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

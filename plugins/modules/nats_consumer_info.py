@@ -124,9 +124,9 @@ unread_accounts:
   sample: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import read_assets
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER
+from ..module_utils.assets.listing import read_assets
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.model import CONSUMER
 
 
 def main() -> None:

@@ -150,8 +150,8 @@ waited:
   sample: 0.5
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import step_down_assets
+from ..module_utils.nats.model import CONSUMER
+from ..module_utils.roll.step_down_assets import step_down_assets
 
 
 def main() -> None:

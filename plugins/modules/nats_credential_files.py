@@ -83,7 +83,8 @@ current:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
+
+from ..module_utils.host.files import FilesError, ManagedFile, replace_all
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:

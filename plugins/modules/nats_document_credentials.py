@@ -127,24 +127,18 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import issue_credentials
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import desired_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import read_copies
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.user_plan import (
-    CANNOT,
-    UserPlan,
-    UserState,
-    plan_users,
-    users_page,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..module_utils.accounts.credentials import issue_credentials
+from ..module_utils.accounts.key_directory import KeyDirectory
+from ..module_utils.accounts.keys import USER
+from ..module_utils.accounts.run_claims import desired_document
+from ..module_utils.accounts.run_copies import read_copies
+from ..module_utils.accounts.seeds import new_key
+from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.accounts.user_plan import CANNOT, UserPlan, UserState, plan_users, users_page
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.screen import printable
 
 
 def issued(plan: UserPlan, directory: KeyDirectory, is_strict: bool, now: float) -> str:

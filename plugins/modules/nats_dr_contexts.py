@@ -109,7 +109,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts import (
+
+from ..module_utils.host.contexts import (
     SAVED,
     ContextSide,
     Switch,
@@ -119,9 +120,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.contexts im
     to_origin,
     to_site,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ..module_utils.host.files import FilesError, ManagedFile, replace_all
+from ..module_utils.module import fail
+from ..module_utils.nats.client import NatsFailure
 
 _SIDE_SPEC: dict[str, Any] = {
     "type": "dict",

@@ -132,28 +132,15 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.throwaway_server import ended_by_signals
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_drill import (
-    SiteDrillOptions,
-    plan_drills,
-    planned_page,
-    rehearse,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import Protected
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import blocks
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.backup.throwaway_server import ended_by_signals
+from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
+from ..module_utils.dr.run_drill import SiteDrillOptions, plan_drills, planned_page, rehearse
+from ..module_utils.dr.status import Protected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_unconnected
+from ..module_utils.nats.client import ConnectionOptions, NatsFailure
+from ..module_utils.screen import blocks
+from ..module_utils.waiting import positive
 
 
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:

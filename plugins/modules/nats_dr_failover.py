@@ -201,27 +201,13 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import FENCES, FailoverOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover import (
-    FailoverTimeouts,
-    done_page,
-    fail_over,
-    plan_work,
-    planned_page,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.dr.failover import FENCES, FailoverOptions
+from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
+from ..module_utils.dr.run_failover import FailoverTimeouts, done_page, fail_over, plan_work, planned_page
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_unconnected
+from ..module_utils.nats.client import ConnectionOptions, NatsFailure
+from ..module_utils.waiting import positive
 
 
 def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:

@@ -174,20 +174,13 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
-    DR_SPEC,
-    connected,
-    protected_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import read_status
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import RecoveryLimits, status_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    make_module,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
+
+from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
+from ..module_utils.dr.run_status import read_status
+from ..module_utils.dr.status import RecoveryLimits, status_page
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_unconnected
+from ..module_utils.nats.client import ConnectionOptions
+from ..module_utils.screen import some_names
 
 
 def read(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:

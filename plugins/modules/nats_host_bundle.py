@@ -141,21 +141,16 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import (
-    CollectionBounds,
-    Collector,
-    Subject,
-    find_disks,
-    probes,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.own_files import own_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, find_server
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import ConfigSyntaxError
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import read_secrets
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+
+from ..module_utils.host.evidence import CollectionBounds, Collector, Subject, find_disks, probes
+from ..module_utils.host.observation import read_text
+from ..module_utils.host.own_files import own_config
+from ..module_utils.host.process import ProcessError, find_server
+from ..module_utils.host.system import has_systemd
+from ..module_utils.redaction import Redactor
+from ..module_utils.server_config.reading import ConfigSyntaxError
+from ..module_utils.server_config.syntax import read_secrets
+from ..module_utils.units import parse_duration, size_bytes
 
 
 def make_subject(given: dict[str, Any]) -> Subject:

@@ -188,12 +188,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import read_mark
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import (
-    Holder,
-    LockRequest,
-    resolve_holder,
-)
+
+from ..module_utils.host.observation import read_mark
+from ..module_utils.roll.lock_rules import Holder, LockRequest, resolve_holder
 
 
 @contextmanager

@@ -273,24 +273,13 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
-    KV_FIELDS,
-    is_kv,
-    kv_defaults,
-    kv_desired,
-    kv_selection,
-    kv_stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_buckets import ensure_bucket
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_entries import Bucket, ensure_compacted
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    COMMON_SPEC,
-    RunOptions,
-    desired_config,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ..module_utils.assets.buckets import KV_FIELDS, is_kv, kv_defaults, kv_desired, kv_selection, kv_stream
+from ..module_utils.assets.config import argument_spec
+from ..module_utils.assets.run_buckets import ensure_bucket
+from ..module_utils.assets.run_entries import Bucket, ensure_compacted
+from ..module_utils.assets.state import COMMON_SPEC, RunOptions, desired_config
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

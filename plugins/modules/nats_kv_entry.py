@@ -144,16 +144,12 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_entries import (
-    Bucket,
-    EntryRequest,
-    ensure_entry,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC, RunOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
+from ..module_utils.assets.run_entries import Bucket, EntryRequest, ensure_entry
+from ..module_utils.assets.state import COMMON_SPEC, RunOptions
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.units import parse_duration
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

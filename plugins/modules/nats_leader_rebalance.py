@@ -143,20 +143,13 @@ waited:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import (
-    RATE_OPTIONS,
-    read_with_rates,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import (
+
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.placement.cluster_reader import RATE_OPTIONS, read_with_rates
+from ..module_utils.placement.leader_rebalance import (
     CONSUMERS,
     STREAMS,
     LeaderMove,
@@ -164,16 +157,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader
     leader_page,
     plan_leaders,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
-    STEP_DOWN,
-    LeaderConstraints,
-    LeadershipPlan,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import StepDownJob, step_down
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import AssetGroups, StepDownAsset
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+from ..module_utils.placement.rules import server_zones
+from ..module_utils.roll.leadership import STEP_DOWN, LeaderConstraints, LeadershipPlan
+from ..module_utils.roll.step_down import StepDownJob, step_down
+from ..module_utils.roll.step_down_assets import AssetGroups, StepDownAsset
+from ..module_utils.screen import page
+from ..module_utils.waiting import positive
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:

@@ -82,19 +82,10 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    CREDENTIAL_SPEC,
-    ONE_KIND_OF_CREDENTIALS,
-    known_secrets,
-    make_module,
-    run_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
+
+from ..module_utils.module import CREDENTIAL_SPEC, ONE_KIND_OF_CREDENTIALS, known_secrets, make_module, run_unconnected
+from ..module_utils.nats.accounts import as_user
+from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 
 
 def try_login(options: ConnectionOptions) -> NatsFailure | None:

@@ -96,9 +96,10 @@ screen:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.controller import run_is_alive
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.lock_rules import lock_holders, seen_holder
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import status
+
+from ..module_utils.host.controller import run_is_alive
+from ..module_utils.roll.lock_rules import lock_holders, seen_holder
+from ..module_utils.roll.maintenance import status
 
 
 def main() -> None:

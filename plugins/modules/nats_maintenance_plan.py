@@ -175,26 +175,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_scene
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal, root_causes
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks, utc
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    make_module,
-    run,
-    run_even_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches import (
-    ROLLING_SPEC,
-    Rolling,
-    batch_documents,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import MaintenanceOptions, plan_entry
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
+from ..module_utils.health.cause import build_scene
+from ..module_utils.health.causes import refusal, root_causes
+from ..module_utils.maintenance import mark_texts, parse_marks, utc
+from ..module_utils.module import make_module, run, run_even_unconnected
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.model import Cluster
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.nats.times import parse_time
+from ..module_utils.problem import ERROR
+from ..module_utils.roll.batches import ROLLING_SPEC, Rolling, batch_documents
+from ..module_utils.roll.maintenance import MaintenanceOptions, plan_entry
+from ..module_utils.units import parse_duration
 
 #: The longest maintenance in seconds: a hundred years.
 LONGEST = 100 * 366 * 86400

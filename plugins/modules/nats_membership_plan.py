@@ -266,18 +266,14 @@ problems:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import read_assets
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import (
+from ..module_utils.assets.listing import read_assets
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.model import CONSUMER, STREAM, Cluster
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.placement.cluster_reader import read_led_cluster
+from ..module_utils.placement.membership_plan import (
     OPERATIONS,
     InventoryServer,
     Leaver,
@@ -287,9 +283,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.member
     leaver_gates,
     plan_membership,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.scale_in import ScaleInRules
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
+from ..module_utils.placement.scale_in import ScaleInRules
+from ..module_utils.screen import listed
+from ..module_utils.waiting import ELECTION_SECONDS, wait_until
 
 
 def leaderless(connections: Connections, accepted: frozenset[str]) -> tuple[list[str], list[str]]:

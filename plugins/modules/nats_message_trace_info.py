@@ -114,7 +114,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.message_path import (
+from ..module_utils.health.message_path import (
     TRACE_DESTINATION,
     TRACE_ONLY,
     TRACED_SINCE,
@@ -123,15 +123,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.message_p
     read_hops,
     summary,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    NatsFailure,
-    Reply,
-    refuse_constant,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import Call, NatsFailure, Reply, refuse_constant
+from ..module_utils.versions import reported_version
 
 
 def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:

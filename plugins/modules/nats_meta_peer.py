@@ -115,17 +115,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import LeaderConstraints
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import move_meta_leader
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
+
+from ..module_utils.health.rules import Limits
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
+from ..module_utils.nats.meta_api import MetaApi
+from ..module_utils.nats.model import Cluster, MetaGroup, peer_id
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.roll.leadership import LeaderConstraints
+from ..module_utils.roll.step_down_meta import move_meta_leader
+from ..module_utils.screen import some_names
+from ..module_utils.waiting import is_transient, positive, wait_until
 
 #: Error code of SERVER.REMOVE for a server outside the meta group (server/errors.json JSClusterServerNotMemberErr).
 NOT_A_MEMBER = 10044

@@ -83,11 +83,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import MetaContact, meta_contact
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..module_utils.health.raft_silence import MetaContact, meta_contact
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.waiting import wait_until
 
 #: Seconds between two samples; servers send a heartbeat every second.
 INTERVAL = 1.0

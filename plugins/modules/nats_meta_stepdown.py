@@ -78,10 +78,11 @@ waited:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
+
+from ..module_utils.module import fail, make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.model import Server
+from ..module_utils.roll.leadership import (
     REFUSED,
     SINGLE,
     STEP_DOWN,
@@ -90,7 +91,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     supports_placement,
     with_targets,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import (
+from ..module_utils.roll.step_down import (
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
     StepDownJob,
@@ -101,8 +102,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down i
     require_known,
     step_down,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import MetaGroups
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
+from ..module_utils.roll.step_down_meta import MetaGroups
+from ..module_utils.waiting import positive, wait_until
 
 
 def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:

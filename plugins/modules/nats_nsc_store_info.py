@@ -98,12 +98,13 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import document_from_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc_store import UnreadableStore, read_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import run_alone
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_LINES, cut, printable
+
+from ..module_utils.accounts.nsc import document_from_store
+from ..module_utils.accounts.nsc_store import UnreadableStore, read_store
+from ..module_utils.documents import InvalidDocument
+from ..module_utils.module import run_alone
+from ..module_utils.nats.failures import NatsFailure
+from ..module_utils.screen import MAX_LINES, cut, printable
 
 
 def read(path: str, now: float) -> dict[str, Any]:

@@ -128,7 +128,7 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_objects import (
+from ..module_utils.assets.run_objects import (
     ObjectBucket,
     ObjectContent,
     ensure_fetched,
@@ -136,10 +136,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_objec
     ensure_object,
     file_digest,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC, RunOptions
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ..module_utils.assets.state import COMMON_SPEC, RunOptions
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -175,18 +175,12 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
-    OBJECT_FIELDS,
-    is_object,
-    object_defaults,
-    object_desired,
-    object_stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_buckets import ensure_bucket
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COMMON_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ..module_utils.assets.buckets import OBJECT_FIELDS, is_object, object_defaults, object_desired, object_stream
+from ..module_utils.assets.config import argument_spec
+from ..module_utils.assets.run_buckets import ensure_bucket
+from ..module_utils.assets.state import COMMON_SPEC
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -58,9 +58,9 @@ objects:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_objects import ObjectBucket
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ..module_utils.assets.run_objects import ObjectBucket
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
 
 
 def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,20 +101,18 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import role_keys
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import (
-    KeyDirectory,
-    seed_in_file,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.operator import OperatorKeys, begin
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import run_alone
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+
+from ..module_utils.accounts.builtin import role_keys
+from ..module_utils.accounts.claims import Claims, decode_claims
+from ..module_utils.accounts.key_directory import KeyDirectory, seed_in_file
+from ..module_utils.accounts.keys import ACCOUNT, OPERATOR
+from ..module_utils.accounts.operator import OperatorKeys, begin
+from ..module_utils.accounts.seeds import SeedKey, new_key
+from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.documents import InvalidDocument
+from ..module_utils.host.files import FilesError, ManagedFile, replace_all
+from ..module_utils.module import run_alone
+from ..module_utils.nats.failures import NatsFailure
 
 
 class OperatorFiles:

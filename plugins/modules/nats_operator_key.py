@@ -118,11 +118,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import next_issue_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import given_seed, seed_in_file
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import OPERATOR
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.operator_key import (
+from ..module_utils.accounts.change import next_issue_time
+from ..module_utils.accounts.claims import Claims, decode_claims
+from ..module_utils.accounts.key_directory import given_seed, seed_in_file
+from ..module_utils.accounts.keys import OPERATOR
+from ..module_utils.accounts.operator_key import (
     ADD,
     DONE,
     DROP,
@@ -132,7 +132,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.operato
     signed_accounts,
     with_signing_keys,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
+from ..module_utils.accounts.run_claims import (
     AccountsState,
     Confirmation,
     read_accounts,
@@ -140,12 +140,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_cla
     require_writable,
     sign_account_again,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..module_utils.accounts.seeds import SeedKey, new_key
+from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.host.files import FilesError, ManagedFile, replace_all
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
 
 
 class Replacement:

@@ -219,18 +219,16 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_json
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import (
-    RATE_OPTIONS,
-    read_with_rates,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import (
+
+from ..module_utils.backup.store import utc_now
+from ..module_utils.health.problem_file import write_json
+from ..module_utils.module import make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.model import Cluster
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.placement.cluster_reader import RATE_OPTIONS, read_with_rates
+from ..module_utils.placement.rebalance import (
     RebalanceOptions,
     RebalancePlan,
     plan_of_moves,
@@ -239,14 +237,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebala
     total_seconds,
     waves,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance_plan import (
-    PlanRefused,
-    plan_document,
-    remaining_moves,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
+from ..module_utils.placement.rebalance_plan import PlanRefused, plan_document, remaining_moves
+from ..module_utils.placement.rules import server_zones
+from ..module_utils.screen import page
+from ..module_utils.units import size_bytes
 
 
 def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:

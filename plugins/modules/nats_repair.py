@@ -192,29 +192,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Expectations
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
-    FIXES,
-    POSITION_LOST,
-    RepairOptions,
-    RepairStep,
-    repair_page,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_repair import (
-    Repair,
-    RepairSettings,
-    carry_out_all,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.health.rules import Expectations
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.rescue.repair_plan import FIXES, POSITION_LOST, RepairOptions, RepairStep, repair_page
+from ..module_utils.rescue.run_repair import Repair, RepairSettings, carry_out_all
+from ..module_utils.screen import listed
+from ..module_utils.waiting import positive
 
 
 def parse_floors(value: dict[str, Any]) -> dict[str, int]:

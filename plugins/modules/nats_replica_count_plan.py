@@ -114,13 +114,13 @@ unmatched:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_count import (
+from ..module_utils.module import make_module, run_connected
+from ..module_utils.nats.account_names import one_account
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.placement.cluster_reader import read_led_cluster
+from ..module_utils.placement.replica_count import (
     FOLLOW,
     KEEP,
     ReplicaCount,
@@ -129,7 +129,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     replica_count_refusals,
     unmatched,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+from ..module_utils.screen import listed
 
 
 def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:

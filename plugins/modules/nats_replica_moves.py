@@ -103,17 +103,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import ReplicaMove, waves
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
+
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.jetstream_api import require_name
+from ..module_utils.placement.rebalance import ReplicaMove, waves
+from ..module_utils.placement.replica_moves import (
     MoveJob,
     Mover,
     MoveRequest,
@@ -124,8 +120,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     stalled_failure,
     wrong_target,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+from ..module_utils.progress import PROGRESS_SPEC
+from ..module_utils.waiting import positive
 
 _KEYS = ("account", "stream", "from", "to")
 

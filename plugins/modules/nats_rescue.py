@@ -291,30 +291,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import unknown_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import copy_paths, going_on
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
-    RescueHost,
-    RescueOptions,
-    RescuePlan,
-    Stored,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.run_rescue import (
-    Rescue,
-    RescueFailed,
-    RescueSettings,
-    probe,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.placement.known_servers import unknown_servers
+from ..module_utils.rescue.rescue_plan import copy_paths, going_on
+from ..module_utils.rescue.rescue_state import RescueHost, RescueOptions, RescuePlan, Stored
+from ..module_utils.rescue.run_rescue import Rescue, RescueFailed, RescueSettings, probe
+from ..module_utils.screen import listed
+from ..module_utils.waiting import positive
 
 STREAM_SPEC = {
     "account": {"type": "str", "required": True},

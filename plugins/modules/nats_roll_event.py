@@ -205,19 +205,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    fail,
-    known_secrets,
-    make_module,
-    resolve_connection,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    Client,
-    MissingLibrary,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.module import fail, known_secrets, make_module, resolve_connection
+from ..module_utils.nats.client import Call, Client, MissingLibrary, NatsFailure
+from ..module_utils.waiting import positive
 
 #: Version of the events' schema.
 VERSION = 1

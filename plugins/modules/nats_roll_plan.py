@@ -393,30 +393,23 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene, build_scene
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal, root_causes
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import lasting_asset_faults
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import mark_texts, parse_marks
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    make_module,
-    run,
-    run_even_unconnected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.membership_plan import foreign_store_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import server_zones
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches import (
-    ROLLING_SPEC,
-    Rolling,
-    batch_documents,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.maintenance import roll_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_plan import (
+
+from ..module_utils.health.cause import Scene, build_scene
+from ..module_utils.health.causes import refusal, root_causes
+from ..module_utils.health.raft_silence import raft_silent_servers
+from ..module_utils.health.rules import lasting_asset_faults
+from ..module_utils.maintenance import mark_texts, parse_marks
+from ..module_utils.module import make_module, run, run_even_unconnected
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.model import Cluster
+from ..module_utils.nats.server_versions import version_warnings
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.placement.membership_plan import foreign_store_problems
+from ..module_utils.placement.rules import server_zones
+from ..module_utils.problem import ERROR, Problem
+from ..module_utils.roll.batches import ROLLING_SPEC, Rolling, batch_documents
+from ..module_utils.roll.maintenance import roll_problems
+from ..module_utils.roll.restart_plan import (
     BatchEffect,
     RollPlan,
     RollRules,
@@ -428,12 +421,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_pla
     plan_ungated,
     unreadable_refusal,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.version_rules import (
-    VersionRules,
-    flags_to_turn_off,
-    parse,
-    version_problems,
-)
+from ..module_utils.roll.version_rules import VersionRules, flags_to_turn_off, parse, version_problems
 
 _RULES = ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary", "r1_policy")
 

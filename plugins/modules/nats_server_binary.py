@@ -103,7 +103,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import (
+
+from ..module_utils.host.install import (
     InstallError,
     binary_path,
     installed_versions,
@@ -115,11 +116,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.install imp
     version_dir,
     versions,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
-    ProcessError,
-    read_version,
-    running_binaries,
-)
+from ..module_utils.host.process import ProcessError, read_version, running_binaries
 
 
 def install(module: AnsibleModule, digest: str) -> dict[str, Any]:

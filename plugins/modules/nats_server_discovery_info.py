@@ -107,8 +107,9 @@ binary_link_free:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.discovery import discover
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+
+from ..module_utils.host.discovery import discover
+from ..module_utils.host.process import ProcessError
 
 
 def main() -> None:

@@ -179,18 +179,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_USERS_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
+
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.model import Cluster, RaftGroup, Stream
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.placement.cluster_reader import read_led_cluster
+from ..module_utils.placement.replica_moves import (
     MoveJob,
     Mover,
     MoveRequest,
@@ -200,17 +196,12 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     require_leaders,
     stalled_failure,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import DRAIN_TAG
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
-    REFUSED,
-    LeaderConstraints,
-    leader_by_majority,
-    plan_group,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import StepDownAsset
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_meta import move_meta_leader
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, positive, wait_until
+from ..module_utils.placement.rules import DRAIN_TAG
+from ..module_utils.progress import PROGRESS_SPEC
+from ..module_utils.roll.leadership import REFUSED, LeaderConstraints, leader_by_majority, plan_group
+from ..module_utils.roll.step_down_assets import StepDownAsset
+from ..module_utils.roll.step_down_meta import move_meta_leader
+from ..module_utils.waiting import ELECTION_SECONDS, positive, wait_until
 
 #: The name of the meta group in `RaftGroup.subject`.
 META_SUBJECT = "meta group"

@@ -175,15 +175,9 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
-    Directory,
-    FilesError,
-    ManagedFile,
-    diff,
-    leftovers,
-    replace_all,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import executable_version
+
+from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
+from ..module_utils.host.process import executable_version
 
 
 def requested_directories(module: AnsibleModule) -> list[Directory]:

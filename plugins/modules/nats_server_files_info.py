@@ -54,8 +54,9 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.own_files import own_files
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
+
+from ..module_utils.host.own_files import own_files
+from ..module_utils.host.process import ProcessError
 
 
 def main() -> None:

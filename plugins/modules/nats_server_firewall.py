@@ -94,14 +94,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
-    Directory,
-    FilesError,
-    ManagedFile,
-    diff,
-    replace_all,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.firewall import (
+
+from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, replace_all
+from ..module_utils.host.firewall import (
     Firewalld,
     PortRule,
     current_rules,

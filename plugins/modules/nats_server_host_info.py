@@ -317,20 +317,12 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.certificate import read_certificate
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.install import (
-    binary_path,
-    is_installed,
-    source_digest,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import (
-    config_flags,
-    file_flags,
-    read_loaded,
-    store_path,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
+
+from ..module_utils.host import tunings
+from ..module_utils.host.certificate import read_certificate
+from ..module_utils.host.install import binary_path, is_installed, source_digest
+from ..module_utils.host.loaded import config_flags, file_flags, read_loaded, store_path
+from ..module_utils.host.observation import (
     PROCESS_SPEC,
     newest,
     read_drop_ins,
@@ -342,20 +334,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
     unit_properties,
     version_change,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
-    ProcessError,
-    executable_version,
-    running_servers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import store_owner
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
-    account,
-    filesystems,
-    has_systemd,
-    memory_mb,
-    selinux_mode,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
+from ..module_utils.host.process import ProcessError, executable_version, running_servers
+from ..module_utils.host.store import store_owner
+from ..module_utils.host.system import account, filesystems, has_systemd, memory_mb, selinux_mode
+from ..module_utils.server_config.listeners import monitor_url
 
 
 def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:

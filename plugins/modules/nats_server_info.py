@@ -350,11 +350,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import gateway_problems, route_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
+
+from ..module_utils.health.routes import gateway_problems, route_problems
+from ..module_utils.module import fail, make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.model import Server
+from ..module_utils.nats.system_api import Answer, SystemApi
 
 _STRING: dict[str, Any] = {"type": "str"}
 _BOOLEAN: dict[str, Any] = {"type": "bool"}

@@ -160,12 +160,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
-    NO_PROCESS,
-    read_process,
-    unit_properties,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
+
+from ..module_utils.host.observation import NO_PROCESS, read_process, unit_properties
+from ..module_utils.host.process import (
     ProcessError,
     ServerProcess,
     executable_version,
@@ -174,8 +171,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.process imp
     wait_exit,
     wait_start,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import index_format
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import unreadable_files
+from ..module_utils.host.store import index_format
+from ..module_utils.nats.server_versions import unreadable_files
 
 #: Maximum seconds until a started process has its command line; systemd and the kernel report the process earlier.
 _APPEARS = 2.0

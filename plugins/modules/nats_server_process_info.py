@@ -136,15 +136,10 @@ maintenance:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
-    PROCESS_SPEC,
-    closed_ports,
-    read_mark,
-    read_process,
-    unit_properties,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import peer_ports
+
+from ..module_utils.host.observation import PROCESS_SPEC, closed_ports, read_mark, read_process, unit_properties
+from ..module_utils.host.process import ProcessError
+from ..module_utils.server_config.topology import peer_ports
 
 
 def read(module: AnsibleModule) -> dict[str, Any]:

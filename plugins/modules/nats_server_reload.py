@@ -95,13 +95,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.model import Server
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.nats.times import parse_time
+from ..module_utils.versions import reported_version
+from ..module_utils.waiting import positive
 
 #: nats-server has supported $SYS.REQ.SERVER.<id>.RELOAD since this version (server/events.go).
 FIRST_VERSION = (2, 10)

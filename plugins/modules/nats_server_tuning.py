@@ -104,14 +104,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import (
-    Directory,
-    FilesError,
-    ManagedFile,
-    replace_all,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan import (
+
+from ..module_utils.host.files import Directory, FilesError, ManagedFile, replace_all
+from ..module_utils.host.system import has_systemd
+from ..module_utils.host.tuning_plan import (
     TunedHost,
     TuningStep,
     apply_steps,
@@ -120,7 +116,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.tuning_plan
     new_record,
     undo_steps,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import ELSEWHERE, PARTS
+from ..module_utils.host.tunings import ELSEWHERE, PARTS
 
 
 def read_record(path: str) -> dict[str, Any]:

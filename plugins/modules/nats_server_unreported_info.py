@@ -71,8 +71,9 @@ problem:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.unreported import unreported
+
+from ..module_utils.host.process import ProcessError
+from ..module_utils.host.unreported import unreported
 
 
 def main() -> None:

@@ -131,20 +131,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
-    DROP_KEY,
-    AccountChange,
-    compared_change,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_rotation import (
-    NoRotation,
-    key_users,
-    role_keys,
-    with_second_key,
-    without_key,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
+from ..module_utils.accounts.change import DROP_KEY, AccountChange, compared_change
+from ..module_utils.accounts.claims import Claims
+from ..module_utils.accounts.key_rotation import NoRotation, key_users, role_keys, with_second_key, without_key
+from ..module_utils.accounts.run_claims import (
     SIGNING_RULES,
     SIGNING_SPEC,
     AccountsState,
@@ -154,11 +144,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_cla
     require_writable,
     signing_means,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import one_account
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.account_names import one_account
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.screen import printable
 
 
 def planned(state: AccountsState, params: Mapping[str, Any]) -> tuple[AccountChange, Claims]:

@@ -199,29 +199,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
-    PLACE_SPEC,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, make_module, run_unconnected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
-    ENDPOINTS,
-    CaptureOptions,
-    collect,
-    import_archive,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
-    FORMATS,
-    JSON,
-    servers_summary,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.backup.target import PLACE_SPEC, requested_store
+from ..module_utils.module import fail, make_module, run_unconnected
+from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.telemetry.capture import ENDPOINTS, CaptureOptions, collect, import_archive
+from ..module_utils.telemetry.snapshot import FORMATS, JSON, servers_summary
+from ..module_utils.waiting import positive
 
 _HOST = {
     "server": {"type": "str", "required": True},

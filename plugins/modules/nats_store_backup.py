@@ -206,22 +206,16 @@ screen:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CONTENTS, RECORDS
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SELECTION_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import (
-    WRITE_SPEC,
-    misplaced_secrets,
-    requested_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail, gc_paused
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC, Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.offline_backup import (
-    WantedCopies,
-    save_copied_streams,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import counted_warnings
+
+from ..module_utils.backup.files import CONTENTS, RECORDS
+from ..module_utils.backup.selection import SELECTION_SPEC
+from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
+from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.module import fail, gc_paused
+from ..module_utils.nats.client import MissingLibrary, NatsFailure
+from ..module_utils.progress import PROGRESS_SPEC, Progress
+from ..module_utils.rescue.offline_backup import WantedCopies, save_copied_streams
+from ..module_utils.screen import counted_warnings
 
 
 def main() -> None:

@@ -80,14 +80,11 @@ streams:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.store_copy import (
-    StoreError,
-    WantedCopy,
-    copy_store,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
+
+from ..module_utils.host.process import find_server
+from ..module_utils.host.store import stored_streams
+from ..module_utils.rescue.store_copy import StoreError, WantedCopy, copy_store
+from ..module_utils.units import size_bytes
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:

@@ -80,16 +80,11 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
-    PROCESS_SPEC,
-    fenced,
-    read_mark,
-    read_process,
-    unit_properties,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE, stored_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
+
+from ..module_utils.host.observation import PROCESS_SPEC, fenced, read_mark, read_process, unit_properties
+from ..module_utils.host.process import ProcessError
+from ..module_utils.host.store import ASIDE, stored_streams
+from ..module_utils.host.system import has_systemd
 
 
 def read(module: AnsibleModule) -> dict[str, Any]:

@@ -422,9 +422,9 @@ waited:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import STREAM_FIELDS, argument_spec
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import ensure_purged, selected
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
+from ..module_utils.assets.config import STREAM_FIELDS, argument_spec
+from ..module_utils.assets.run_purge import ensure_purged, selected
+from ..module_utils.assets.state import (
     COMMON_SPEC,
     RunOptions,
     StreamAsset,
@@ -433,9 +433,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state imp
     ensure_present,
     require_state,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.jetstream_api import require_name
 
 
 def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

@@ -114,11 +114,11 @@ consume:
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.benchmark import read_load
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.run_benchmark import run_benchmark
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ..module_utils.health.benchmark import read_load
+from ..module_utils.health.run_benchmark import run_benchmark
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
 
 
 def read(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:

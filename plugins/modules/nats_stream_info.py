@@ -178,9 +178,9 @@ unread_accounts:
   sample: []
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.finding import SELECTION_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_find import GAPS, SUBJECTS, find_streams
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.assets.finding import SELECTION_SPEC
+from ..module_utils.assets.run_find import GAPS, SUBJECTS, find_streams
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 
 
 def main() -> None:

@@ -93,8 +93,8 @@ next_sequence:
   sample: 110
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_messages import read_messages
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.assets.run_messages import read_messages
+from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 
 
 def main() -> None:

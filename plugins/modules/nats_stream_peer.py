@@ -219,22 +219,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import (
-    known_servers,
-    unknown_servers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
+
+from ..module_utils.module import ACCOUNT_SPEC, fail, make_module, run_connected
+from ..module_utils.nats.accounts import Connections
+from ..module_utils.nats.client import NatsFailure
+from ..module_utils.nats.jetstream_api import require_name
+from ..module_utils.nats.meta_api import MetaApi
+from ..module_utils.nats.model import Cluster
+from ..module_utils.placement.known_servers import known_servers, unknown_servers
+from ..module_utils.placement.replica_moves import (
     MoveJob,
     Mover,
     MoveRequest,
@@ -248,9 +241,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replic
     stalled_failure,
     wrong_target,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import read_state, unsettled
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import PROGRESS_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
+from ..module_utils.placement.stream_state import read_state, unsettled
+from ..module_utils.progress import PROGRESS_SPEC
+from ..module_utils.waiting import positive, wait_until
 
 
 def streams_to_leave(connections: Connections, cluster: Cluster, params: Mapping[str, Any]) -> list[tuple[str, str]]:

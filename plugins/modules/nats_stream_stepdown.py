@@ -139,8 +139,8 @@ waited:
   sample: 0.5
 """
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import step_down_assets
+from ..module_utils.nats.model import STREAM
+from ..module_utils.roll.step_down_assets import step_down_assets
 
 
 def main() -> None:

@@ -116,11 +116,11 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure, Observed
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure, Observed
+from ..module_utils.nats.model import Server
+from ..module_utils.nats.system_api import Answer, SystemApi
+from ..module_utils.nats.times import parse_time
 
 MAX_DURATION = 60.0
 

@@ -167,8 +167,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import (
+from ..module_utils.accounts.claims import Claims
+from ..module_utils.accounts.credentials import (
     DesiredCredentials,
     UserCredentials,
     issue_credentials,
@@ -176,17 +176,17 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credent
     read_credentials,
     renewal_reasons,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import account_in_force
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import FilesError, ManagedFile, replace_all
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import make_module, run
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..module_utils.accounts.fields import moment_words
+from ..module_utils.accounts.key_directory import KeyDirectory
+from ..module_utils.accounts.keys import USER
+from ..module_utils.accounts.run_claims import account_in_force
+from ..module_utils.accounts.seeds import SeedKey, new_key
+from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.host.files import FilesError, ManagedFile, replace_all
+from ..module_utils.module import make_module, run
+from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.screen import printable
 
 
 def seconds(params: Mapping[str, Any], option: str) -> float:

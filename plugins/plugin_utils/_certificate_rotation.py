@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.certificate_rotation import (
-    Certificate,
-    HostCertificates,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import epoch
-from ansible_collections.natsops.jetstream.plugins.plugin_utils._certificates import certificates, trusted
+
+from ..module_utils.server_config.certificate_rotation import Certificate, HostCertificates
+from ..module_utils.server_config.required_action import epoch
+from ._certificates import certificates, trusted
 
 
 def host_certificates(host: Mapping[str, Any], api_certificate: str = "") -> HostCertificates:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
+from ..module_utils.problem import ConfigProblem
 
 try:
     from cryptography import x509

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import HostCredentials
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash, verify_password
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import normalise
+
+from ..module_utils.server_config.credential_rotation import HostCredentials
+from ..module_utils.server_config.passwords import is_hash, verify_password
+from ..module_utils.server_config.syntax import normalise
 
 
 def host_credentials(host: Mapping[str, Any]) -> HostCredentials:

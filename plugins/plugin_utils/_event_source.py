@@ -14,17 +14,10 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Callable
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    CONNECTION_SPEC,
-    resolve_connection,
-    with_connection_rules,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    ConnectionOptions,
-    MissingLibrary,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+
+from ..module_utils.module import CONNECTION_SPEC, resolve_connection, with_connection_rules
+from ..module_utils.nats.client import ConnectionOptions, MissingLibrary, NatsFailure
+from ..module_utils.waiting import positive
 
 #: Arguments of every source.
 SOURCE_SPEC: dict[str, dict[str, Any]] = {"feedback": {"type": "bool", "default": False}}

@@ -12,12 +12,8 @@ from typing import Any, Callable
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
 from ansible.utils.display import Display
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    brief,
-    further_lines,
-    one_line,
-    printable,
-)
+
+from ..module_utils.screen import brief, further_lines, one_line, printable
 
 #: Seconds between two reads of the file.
 INTERVAL = 0.5

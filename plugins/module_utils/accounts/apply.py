@@ -10,44 +10,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
-    AccountChange,
-    absent_change,
-    present_change,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import AccountsDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    CHANGE,
-    CREATE,
-    DELETE,
-    make_plan,
-    matched_claims,
-    matched_ids,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.role_probe import probe_roles
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_claims import (
-    AccountsState,
-    Confirmation,
-    apply_change,
-    read_accounts,
-    require_no_obstacles,
-    require_writable,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.steps import (
-    PHASES,
-    SIGN,
-    ClaimsStep,
-    next_step,
-    planned_steps,
-    stale_reasons,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..nats.client import ConnectionOptions, NatsFailure
+from ..nats.system_api import SystemApi
+from ..screen import listed
+from ..units import counted
+from .change import AccountChange, absent_change, present_change
+from .claims import Claims
+from .document import AccountsDocument
+from .key_directory import KeyDirectory
+from .plan import CHANGE, CREATE, DELETE, make_plan, matched_claims, matched_ids
+from .role_probe import probe_roles
+from .run_claims import AccountsState, Confirmation, apply_change, read_accounts, require_no_obstacles, require_writable
+from .seeds import SeedKey
+from .steps import PHASES, SIGN, ClaimsStep, next_step, planned_steps, stale_reasons
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import user_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    ACCOUNT_FIELDS,
-    SIGNING_KEY,
-    USER_FIELDS,
-    Normal,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
+from ..nats.model import INBOX_PREFIX
+from .checks import user_problems
+from .claim_fields import from_claims
+from .claims import Claims
+from .fields import ACCOUNT_FIELDS, SIGNING_KEY, USER_FIELDS, Normal
+from .keys import ACCOUNT, USER
+from .token import InvalidToken
 
 #: The name of the role, which its users also have.
 NATSOPS = "natsops"

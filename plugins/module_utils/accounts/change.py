@@ -9,14 +9,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import builtin_scope
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import activation_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, import_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation, Trust
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import AccountsDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import ACCOUNT_FIELDS, Normal, words
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, key_kind
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
+from ..screen import printable, some_names
+from ..units import counted
+from .builtin import builtin_scope
+from .checks import activation_problems
+from .claims import Claims, import_key
+from .copies import Evaluation, Trust
+from .document import AccountsDocument
+from .fields import ACCOUNT_FIELDS, Normal, words
+from .keys import ACCOUNT, key_kind
+from .plan import (
     ABSENT,
     CHANGE,
     CREATE,
@@ -34,8 +36,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan im
     matched_ids,
     stranded_streams,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 #: The kinds of dangers that the option `allow` accepts.
 DROP_KEY, CLOSE_CONNECTIONS, LIMITS_BELOW_USE, LOST_IMPORTS, SYSTEM_ACCOUNT, UNKNOWN_CLAIMS = DANGERS = (

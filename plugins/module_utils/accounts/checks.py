@@ -17,23 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims, import_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    EVERYBODY,
-    FLAT,
-    TEMPLATE,
-    is_tier,
-    moment_words,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
-    ACCOUNT,
-    CURVE,
-    OPERATOR,
-    USER,
-    key_kind,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ..subjects import subject_matches
+from .claims import Claims, decode_claims, import_key
+from .fields import EVERYBODY, FLAT, TEMPLATE, is_tier, moment_words
+from .keys import ACCOUNT, CURVE, OPERATOR, USER, key_kind
+from .token import InvalidToken
 
 #: Bytes of a description and of an info URL (types.go MaxInfoLength).
 _LONGEST_INFO = 8 * 1024

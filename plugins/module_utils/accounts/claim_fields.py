@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    TEMPLATE,
-    ClaimField,
-    Malformed,
-    Normal,
-    Tree,
-    ordered,
-    short,
-    tree,
-)
+from .. import shapes
+from .fields import TEMPLATE, ClaimField, Malformed, Normal, Tree, ordered, short, tree
 
 
 def from_claims(fields: Iterable[ClaimField], given: Mapping[str, Any], unknown: list[str], where: str = "") -> Normal:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims, to_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
+from .claim_fields import from_claims, to_claims
+from .fields import (
     ACCOUNT_FIELDS,
     ACTIVATION_FIELDS,
     FLAT,
@@ -21,18 +21,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     Malformed,
     Normal,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
-    ACCOUNT,
-    OPERATOR,
-    USER,
-    Signer,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import (
-    ACTIVATION,
-    InvalidToken,
-    decode,
-    encode,
-)
+from .keys import ACCOUNT, OPERATOR, USER, Signer
+from .token import ACTIVATION, InvalidToken, decode, encode
 
 FIELDS: Mapping[str, tuple[ClaimField, ...]] = {
     OPERATOR: OPERATOR_FIELDS,

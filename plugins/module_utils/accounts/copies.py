@@ -14,23 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
-    account_problems,
-    activation_problems,
-    operator_problems,
-    signer_problem,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims, import_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    ACCOUNT_FIELDS,
-    OPERATOR_FIELDS,
-    moment_words,
-    words,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..screen import printable
+from ..units import counted
+from .checks import account_problems, activation_problems, operator_problems, signer_problem
+from .claims import Claims, decode_claims, import_key
+from .fields import ACCOUNT_FIELDS, OPERATOR_FIELDS, moment_words, words
+from .keys import ACCOUNT, OPERATOR
+from .token import InvalidToken
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import user_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import InvalidSeed, SeedKey, read_seed
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_user
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
+from ..units import parse_duration
+from .checks import user_problems
+from .claims import Claims, decode_claims
+from .fields import moment_words
+from .keys import USER
+from .seeds import InvalidSeed, SeedKey, read_seed
+from .token import InvalidToken
+from .users import role_user
 
 #: The lifetime of credentials that do not expire.
 NEVER = "never"

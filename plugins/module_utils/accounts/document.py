@@ -14,33 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import builtin_scope
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
-    content_problems,
-    missing_tags,
-    operator_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import lifetime
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    ACCOUNT_FIELDS,
-    JETSTREAM,
-    NONE,
-    OPERATOR_FIELDS,
-    UNLIMITED,
-    ClaimField,
-    Normal,
-    Tree,
-    read,
-    tree,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, key_kind
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import (
-    InvalidDocument,
-    load_yaml,
-    unknown_key,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ..documents import InvalidDocument, load_yaml, unknown_key
+from ..subjects import subject_matches
+from .builtin import builtin_scope
+from .checks import content_problems, missing_tags, operator_problems
+from .claims import Claims
+from .credentials import lifetime
+from .fields import ACCOUNT_FIELDS, JETSTREAM, NONE, OPERATOR_FIELDS, UNLIMITED, ClaimField, Normal, Tree, read, tree
+from .keys import ACCOUNT, OPERATOR, key_kind
 
 PRESENT, ABSENT = "present", "absent"
 #: The controller, as a host of the inventory.

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken, read_payload
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
+from ..problem import ERROR, WARNING, Problem
+from ..units import counted, human_seconds
+from .fields import moment_words
+from .token import InvalidToken, read_payload
 
 OPERATOR, ACCOUNT, ACTIVATION, USER, CREDENTIALS = "operator", "account", "activation", "user", "credentials"
 

@@ -20,22 +20,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
-    ACCOUNT,
-    CURVE,
-    OPERATOR,
-    USER,
-    key_kind,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import unknown_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import cut
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
-    exact_duration,
-    exact_size,
-    parse_duration,
-    size_bytes,
-)
+from .. import shapes
+from ..documents import unknown_key
+from ..screen import cut
+from ..units import exact_duration, exact_size, parse_duration, size_bytes
+from .keys import ACCOUNT, CURVE, OPERATOR, USER, key_kind
 
 Normal = dict[str, Any]
 UNLIMITED, NONE = "unlimited", "none"

@@ -9,10 +9,10 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import InvalidSeed, SeedKey, read_seed
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from ..host.files import to_disk
+from ..nats.failures import NatsFailure
+from .keys import ACCOUNT
+from .seeds import InvalidSeed, SeedKey, read_seed
 
 #: A file with one seed has fewer bytes.
 _LARGEST = 64 * 1024

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import AccountUse
+from .claims import Claims
+from .plan import AccountUse
 
 #: The name of a key that has yet to be created, which no public key equals.
 NEW = "new"

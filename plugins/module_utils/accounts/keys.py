@@ -12,7 +12,7 @@ import binascii
 import traceback
 from typing import Protocol
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary
+from ..nats.failures import MissingLibrary
 
 OPERATOR, ACCOUNT, USER, SERVER, CLUSTER, CURVE = "operator", "account", "user", "server", "cluster", "curve"
 

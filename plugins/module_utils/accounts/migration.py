@@ -13,23 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    DesiredAccount,
-    desired_claims,
-    read_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, key_kind
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import differences
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.static import document_from_static
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import error, warning
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..documents import InvalidDocument
+from ..nats.account_names import SYSTEM_ACCOUNT
+from ..problem import ConfigProblem
+from ..screen import printable, some_names
+from ..server_config.case import error, warning
+from ..server_config.syntax import examine
+from ..units import counted
+from .claims import Claims, decode_claims
+from .document import DesiredAccount, desired_claims, read_document
+from .keys import ACCOUNT, key_kind
+from .plan import differences
+from .static import document_from_static
+from .token import InvalidToken
 
 #: Parts of an account that must be equal before and after, because clients and other accounts depend on them.
 _SHARED = ("imports", "exports", "mappings", "default_permissions")

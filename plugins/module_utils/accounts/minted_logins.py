@@ -13,44 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import (
-    NATSOPS,
-    assumed_account,
-    inbox_prefix,
-    role_keys,
-    short_lived_user,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, encode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import (
-    KeyDirectory,
-    given_seed,
-    seed_in_file,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import read_copies
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
-    account_labels,
-    is_account_key,
-    one_account,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import (
-    ALL_ACCOUNTS,
-    MINTING_OPTIONS,
-    AccountUser,
-    UnusableAccount,
-    account_users,
-    as_user,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    MintedLogin,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..nats.account_names import account_labels, is_account_key, one_account
+from ..nats.accounts import ALL_ACCOUNTS, MINTING_OPTIONS, AccountUser, UnusableAccount, account_users, as_user
+from ..nats.client import Client, ConnectionOptions, MintedLogin, NatsFailure
+from ..nats.system_api import SystemApi
+from ..screen import printable
+from .builtin import NATSOPS, assumed_account, inbox_prefix, role_keys, short_lived_user
+from .claims import Claims, encode_claims
+from .key_directory import KeyDirectory, given_seed, seed_in_file
+from .keys import ACCOUNT, USER
+from .run_copies import read_copies
+from .seeds import SeedKey, new_key
+from .token import InvalidToken
 
 _ROLE = f"signing_keys: {{{NATSOPS}: {{builtin: {NATSOPS}}}}}"
 

@@ -11,30 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
-    missing_tags,
-    operator_problems,
-    signer_problem,
-    user_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import NEVER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    OPERATOR_DOCUMENT,
-    read_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    ACCOUNT_FIELDS,
-    TEMPLATE,
-    USER_FIELDS,
-    Normal,
-    moment_words,
-    words,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER, key_kind
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import exact_duration
+from ..subjects import subject_matches
+from ..units import exact_duration
+from .checks import missing_tags, operator_problems, signer_problem, user_problems
+from .claim_fields import from_claims
+from .claims import Claims
+from .credentials import NEVER
+from .document import OPERATOR_DOCUMENT, read_document
+from .fields import ACCOUNT_FIELDS, TEMPLATE, USER_FIELDS, Normal, moment_words, words
+from .keys import USER, key_kind
 
 #: Number of characters of a public key that identify it in the name of a signing key without a role.
 _SHORT = 10

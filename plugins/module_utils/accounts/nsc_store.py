@@ -13,11 +13,11 @@ import os
 import stat
 from collections.abc import Iterator
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR, USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.nsc import NscStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import LONGEST, InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import flag, misshapen, optional, read_json, text
+from ..shapes import flag, misshapen, optional, read_json, text
+from .claims import Claims, decode_claims
+from .keys import ACCOUNT, OPERATOR, USER
+from .nsc import NscStore
+from .token import LONGEST, InvalidToken
 
 #: Maximum number of files and directories of a store, and of bytes of its JWTs.
 MAX_ENTRIES, MAX_BYTES = 100_000, 256 << 20

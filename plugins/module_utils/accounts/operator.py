@@ -10,16 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.builtin import NATSOPS
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import with_keys
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, encode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    AccountsDocument,
-    desired_claims,
-    read_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import OPERATOR_FIELDS
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import OPERATOR, Signer
+from .builtin import NATSOPS
+from .change import with_keys
+from .claims import Claims, encode_claims
+from .document import AccountsDocument, desired_claims, read_document
+from .fields import OPERATOR_FIELDS
+from .keys import OPERATOR, Signer
 
 
 @dataclass(frozen=True)

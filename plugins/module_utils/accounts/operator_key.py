@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import Signer
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken, decode, encode
+from .claims import Claims, decode_claims
+from .copies import Evaluation
+from .keys import Signer
+from .token import InvalidToken, decode, encode
 
 ADD, RESTART, SIGN, DROP, DONE = "add the key", "restart", "sign the accounts", "drop the key", "done"
 

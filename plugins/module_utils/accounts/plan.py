@@ -16,15 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import trusted_keys
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation, Trust
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    AccountsDocument,
-    DesiredAccount,
-    desired_claims,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
+from ..screen import Page, fitting, listing, page, paragraphs, printable, some_names
+from ..table import table_page
+from ..units import counted, human_bytes
+from .checks import trusted_keys
+from .claims import Claims
+from .copies import Evaluation, Trust
+from .document import AccountsDocument, DesiredAccount, desired_claims
+from .fields import (
     ACCOUNT_FIELDS,
     EVERYBODY,
     FLAT,
@@ -35,17 +34,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields 
     Normal,
     in_words,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    fitting,
-    listing,
-    page,
-    paragraphs,
-    printable,
-    some_names,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
 
 #: The format version of the plan.
 VERSION = 1

@@ -13,13 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import template_tags
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import (
+from ..nats.accounts import as_user
+from ..nats.client import Call, Client, ConnectionOptions, MintedLogin, NatsFailure
+from ..screen import printable
+from .checks import template_tags
+from .claims import Claims
+from .key_directory import KeyDirectory
+from .keys import USER
+from .seeds import SeedKey, new_key
+from .token import InvalidToken
+from .users import (
     PROBE,
     allowed_subscription,
     denied_publication,
@@ -28,15 +31,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users i
     role_user,
     template_values,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import as_user
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    Client,
-    ConnectionOptions,
-    MintedLogin,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
 
 #: Seconds until the user of a test expires, in case the test is interrupted.
 LIFETIME = 60

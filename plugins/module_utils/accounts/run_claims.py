@@ -14,60 +14,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
-    AccountChange,
-    keyless,
-    missing_activations,
-    next_issue_time,
-    with_keys,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import (
-    account_problems,
-    signer_problem,
-    trusted_keys,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import (
-    Claims,
-    decode_claims,
-    encode_claims,
-    import_key,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import (
-    Copies,
-    Evaluation,
-    Trust,
-    digest,
-    read_trust,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    AccountsDocument,
-    parse_document,
-    read_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import Normal
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_directory import KeyDirectory, given_seed
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, OPERATOR
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import CHANGE, DELETE, AccountUse
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_copies import (
-    CopiesReading,
-    read_copies,
-    read_live,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import SeedKey, new_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import (
-    ACTIVATION,
-    InvalidToken,
-    deletion_request,
-    sign_again,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key, one_account
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..documents import InvalidDocument
+from ..nats.account_names import is_account_key, one_account
+from ..nats.client import NatsFailure
+from ..nats.model import Server
+from ..nats.system_api import Answer, SystemApi
+from ..screen import listed
+from ..units import counted
+from ..waiting import wait_until
+from .change import AccountChange, keyless, missing_activations, next_issue_time, with_keys
+from .checks import account_problems, signer_problem, trusted_keys
+from .claims import Claims, decode_claims, encode_claims, import_key
+from .copies import Copies, Evaluation, Trust, digest, read_trust
+from .document import AccountsDocument, parse_document, read_document
+from .fields import Normal
+from .key_directory import KeyDirectory, given_seed
+from .keys import ACCOUNT, OPERATOR
+from .plan import CHANGE, DELETE, AccountUse
+from .run_copies import CopiesReading, read_copies, read_live
+from .seeds import SeedKey, new_key
+from .token import ACTIVATION, InvalidToken, deletion_request, sign_again
 
 
 @dataclass(frozen=True)

@@ -9,24 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import decode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import (
-    Copies,
-    Evaluation,
-    Trust,
-    evaluate,
-    read_trust,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    AccountStream,
-    AccountUse,
-    LiveConnection,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..nats.account_names import is_account_key
+from ..nats.client import NatsFailure
+from ..nats.model import Server
+from ..nats.system_api import SystemApi
+from .claims import decode_claims
+from .copies import Copies, Evaluation, Trust, evaluate, read_trust
+from .plan import AccountStream, AccountUse, LiveConnection
+from .token import InvalidToken
 
 #: Part of the error of ACCOUNTZ for an account that the server has not loaded yet (monitor.go accountInfo).
 _NOT_LOADED = "does not exist"

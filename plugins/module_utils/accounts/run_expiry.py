@@ -9,12 +9,12 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import jwt_of_credentials
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..nats.account_names import is_account_key
+from ..nats.accounts import jwt_of_credentials
+from ..nats.client import NatsFailure
+from ..nats.model import Server
+from ..nats.system_api import SystemApi
+from .expiry import Logins
 
 #: Maximum number of connections to read, which limits the duration of a report.
 MAX_CONNECTIONS = 50_000

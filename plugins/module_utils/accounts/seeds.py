@@ -16,13 +16,8 @@ import traceback
 from collections.abc import Collection
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
-    ACCOUNT,
-    OPERATOR,
-    USER,
-    key_kind,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary
+from ..nats.failures import MissingLibrary
+from .keys import ACCOUNT, OPERATOR, USER, key_kind
 
 _SEED = re.compile(r"\bS[AOU][A-Z2-7]{56}\b")
 _PREFIXES = {OPERATOR: "PREFIX_BYTE_OPERATOR", ACCOUNT: "PREFIX_BYTE_ACCOUNT", USER: "PREFIX_BYTE_USER"}

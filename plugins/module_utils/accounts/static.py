@@ -12,18 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import (
-    JETSTREAM,
-    LIMITS,
-    UNLIMITED,
-    ClaimField,
-    in_words,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import ACCOUNT, key_kind
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, duration_seconds, size_bytes
+from ..nats.account_names import SYSTEM_ACCOUNT
+from ..server_config.account_admins import has_jetstream
+from ..server_config.schema import SCHEMA, Key
+from ..units import counted, duration_seconds, size_bytes
+from .fields import JETSTREAM, LIMITS, UNLIMITED, ClaimField, in_words
+from .keys import ACCOUNT, key_kind
 
 #: The configuration's names of limits, and the document's.
 _LIMITS = {

@@ -13,31 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import content_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import (
-    AccountsDocument,
-    DesiredAccount,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import FLAT, LIMITS, Normal, ordered
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    CREATE,
-    DELETE,
-    differences,
-    matched_claims,
-    matched_ids,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    fitting,
-    listing,
-    page,
-    paragraphs,
-    printable,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..screen import Page, fitting, listing, page, paragraphs, printable
+from ..table import table_page
+from ..units import counted
+from .checks import content_problems
+from .claims import Claims
+from .copies import Evaluation
+from .document import AccountsDocument, DesiredAccount
+from .fields import FLAT, LIMITS, Normal, ordered
+from .plan import CREATE, DELETE, differences, matched_claims, matched_ids
 
 WIDEN, IMPORT, ROLES, UNIMPORT, NARROW = PHASES = (
     "exports, keys and higher limits",

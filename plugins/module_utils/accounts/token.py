@@ -14,15 +14,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import (
-    ACCOUNT,
-    OPERATOR,
-    USER,
-    Signer,
-    is_valid_signature,
-    key_kind,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import Shape, count, misshapen, optional, text
+from ..shapes import Shape, count, misshapen, optional, text
+from .keys import ACCOUNT, OPERATOR, USER, Signer, is_valid_signature, key_kind
 
 ACTIVATION = "activation"
 

@@ -10,21 +10,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import user_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies import Evaluation
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import (
-    DesiredCredentials,
-    UserCredentials,
-    read_credentials,
-    renewal_reasons,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import AccountsDocument, DesiredUser
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import matched_ids
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.users import role_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, fitting, page
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
+from ..screen import Page, fitting, page
+from ..table import table_page
+from .checks import user_problems
+from .claims import Claims
+from .copies import Evaluation
+from .credentials import DesiredCredentials, UserCredentials, read_credentials, renewal_reasons
+from .document import AccountsDocument, DesiredUser
+from .fields import moment_words
+from .plan import matched_ids
+from .users import role_claims
 
 SAME, ISSUE, RENEW, REVOKED, CANNOT, ELSEWHERE = "same", "issue", "renew", "revoked", "cannot", "elsewhere"
 

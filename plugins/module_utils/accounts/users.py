@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.checks import user_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claim_fields import from_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import Claims, encode_claims
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import EVERYBODY, USER_FIELDS
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.keys import USER, Signer
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.token import InvalidToken
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ..subjects import subject_matches
+from .checks import user_problems
+from .claim_fields import from_claims
+from .claims import Claims, encode_claims
+from .fields import EVERYBODY, USER_FIELDS
+from .keys import USER, Signer
+from .token import InvalidToken
 
 #: The token that replaces wildcards, in subjects that no program uses.
 PROBE = "natsops-probe"

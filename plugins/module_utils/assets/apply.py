@@ -13,34 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DATA_LOSS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
-    CHANGE,
-    CONSUMER,
-    DELETE,
-    ENTRY,
-    stream_name,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import SAME, VERSION
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    fitting,
-    listed,
-    listing,
-    page,
-    paragraphs,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    list_shape,
-    members,
-    misshapen,
-    object_shape,
-    optional,
-    text,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..nats.times import parse_time
+from ..screen import Page, fitting, listed, listing, page, paragraphs
+from ..shapes import list_shape, members, misshapen, object_shape, optional, text
+from ..table import table_page
+from ..units import counted
+from .change_rules import DATA_LOSS
+from .order import CHANGE, CONSUMER, DELETE, ENTRY, stream_name
+from .plan import SAME, VERSION
 
 #: Account, kind and name of an asset.
 Key = tuple[str, str, str]

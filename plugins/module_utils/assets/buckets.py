@@ -13,13 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
-    DUPLICATE_WINDOW,
-    STREAM_FIELDS,
-    Config,
-    ConfigKey,
-    OptionError,
-)
+from .config import DUPLICATE_WINDOW, STREAM_FIELDS, Config, ConfigKey, OptionError
 
 MAX_HISTORY = 64
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import exact_duration, exact_size
+from ..units import exact_duration, exact_size
+from . import config as rules
 
 
 def change_rows(fields: Sequence[rules.ConfigKey], old: rules.Config | None, new: rules.Config) -> list[dict[str, Any]]:

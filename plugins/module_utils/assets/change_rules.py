@@ -12,15 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
-    SECOND,
-    Config,
-    Release,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits, group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, RaftGroup
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..health.rules import Limits, group_problems
+from ..nats.model import CONSUMER, RaftGroup
+from ..subjects import subject_matches
+from ..units import counted
+from .config import SECOND, Config, Release
 
 #: The values of `allow`.
 DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN = (

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import SERVER_METADATA
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+from ..nats.info_shapes import SERVER_METADATA
+from ..nats.times import parse_time
+from ..units import parse_duration, size_bytes
 
 Config = Mapping[str, Any]
 Release = tuple[int, int]

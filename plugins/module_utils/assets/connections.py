@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..nats.account_names import GLOBAL_ACCOUNT
+from ..nats.client import NatsFailure
+from ..nats.model import Server
+from ..nats.system_api import SystemApi
+from ..nats.times import parse_time
+from ..units import duration_seconds
+from ..versions import reported_version
 
 #: The options that select connections, which are the same in every module; see doc_fragments/connections.py.
 FILTER_SPEC: dict[str, dict[str, Any]] = {

@@ -12,17 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import (
-    DATA_LOSS,
-    IN_USE,
-    activity,
-    consumer_deletion_dangers,
-    replica_dangers,
-    stream_dangers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, exact_duration, exact_size
+from ..subjects import subject_matches
+from ..units import counted, exact_duration, exact_size
+from .change_rules import DATA_LOSS, IN_USE, activity, consumer_deletion_dangers, replica_dangers, stream_dangers
+from .config import Config
 
 Info = Mapping[str, Any]
 

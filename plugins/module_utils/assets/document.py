@@ -16,7 +16,10 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
+from ..documents import InvalidDocument, load_yaml, unknown_key
+from ..nats.info_shapes import asset_name
+from ..subjects import subjects_collide
+from .buckets import (
     KV_FIELDS,
     OBJECT_FIELDS,
     kv_defaults,
@@ -27,7 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets i
     object_stream,
     require_bucket,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import (
+from .config import (
     CONSUMER_FIELDS,
     DUPLICATE_WINDOW,
     STREAM_FIELDS,
@@ -40,13 +43,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config im
     normal_config,
     origin,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import (
-    InvalidDocument,
-    load_yaml,
-    unknown_key,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import asset_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
 
 NEVER, OWNED, ALL = PRUNE = ("never", "owned", "all")
 STREAM, KV, OBJECTS = "stream", "key-value bucket", "object bucket"

@@ -13,23 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import only_marks, own_changes
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import EXTRA, SAME
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import change_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import cut, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    count,
-    list_shape,
-    members,
-    misshapen,
-    moment,
-    object_shape,
-    read_json,
-    text,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
+from ..nats.times import parse_time
+from ..problem import WARNING, Problem
+from ..screen import cut, some_names
+from ..shapes import count, list_shape, members, misshapen, moment, object_shape, read_json, text
+from ..units import counted, human_seconds
+from .ownership import only_marks, own_changes
+from .plan import EXTRA, SAME
+from .plan_page import change_text
 
 #: The format version of the file.
 VERSION = 1

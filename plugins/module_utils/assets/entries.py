@@ -14,12 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config, OptionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import (
-    message_data,
-    message_headers,
-    text_or_base64,
-)
+from ..nats.stored_message import message_data, message_headers, text_or_base64
+from .config import Config, OptionError
 
 PUT, DELETE, PURGE, EXPIRED = "put", "delete", "purge", "expired"
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
-    kv_options,
-    kv_subject,
-    object_options,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rows import in_words
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
+from ..documents import InvalidDocument, dump_yaml, unmarked
+from ..screen import Page, fitting, page, printable
+from ..table import table_page
+from ..units import counted
+from . import config as rules
+from .buckets import kv_options, kv_subject, object_options
+from .change_rows import in_words
+from .document import (
     CONSUMER_DOCUMENT,
     KV,
     KV_DOCUMENT,
@@ -37,30 +37,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     parse_document,
     read_document,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import CONSUMER, ENTRY
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import (
-    only_marks,
-    own_changes,
-    owning_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
-    EXTRA,
-    FOREIGN,
-    SAME,
-    LiveAssets,
-    is_ephemeral,
-    make_plan,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan_page import change_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument, dump_yaml, unmarked
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    fitting,
-    page,
-    printable,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from .order import CONSUMER, ENTRY
+from .ownership import only_marks, own_changes, owning_document
+from .plan import EXTRA, FOREIGN, SAME, LiveAssets, is_ephemeral, make_plan
+from .plan_page import change_text
 
 #: The first line of an exported document, which editors read.
 SCHEMA_LINE = (

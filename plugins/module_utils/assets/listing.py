@@ -14,25 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    CONSUMER_NOT_FOUND,
-    NOT_ENABLED,
-    STREAM_NOT_FOUND,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    JetStreamApi,
-    Listing,
-    require_name,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM, RaftGroup, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
+from ..health.rules import group_problems
+from ..nats.account_names import account_id, account_labels
+from ..nats.accounts import Connections
+from ..nats.client import Client, NatsFailure
+from ..nats.error_codes import CONSUMER_NOT_FOUND, NOT_ENABLED, STREAM_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi, Listing, require_name
+from ..nats.model import CONSUMER, STREAM, RaftGroup, Server
+from ..nats.replies import consumer_group, stream_group
+from ..nats.system_api import SystemApi
+from ..problem import ERROR, Problem
+from ..subjects import subjects_collide
 
 ACCOUNT_VIEW, SYSTEM_VIEW = "account", "system"
 

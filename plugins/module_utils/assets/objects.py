@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
+from .config import OptionError
 
 #: Bytes of one chunk, as in all clients.
 CHUNK = 128 << 10

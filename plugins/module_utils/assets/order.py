@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_stream, object_stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import KV, OBJECTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..screen import printable
+from .buckets import kv_stream, object_stream
+from .document import KV, OBJECTS
 
 CREATE, CHANGE, DELETE = "create", "change", "delete"
 CONSUMER, ENTRY = "consumer", "entry"

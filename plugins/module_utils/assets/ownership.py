@@ -10,16 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config, ConfigKey, shown
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import AssetsDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import (
-    MANAGER,
-    MARK_DOCUMENT,
-    MARK_HASH,
-    MARK_MANAGER,
-    MARKS,
-    unmarked,
-)
+from ..documents import MANAGER, MARK_DOCUMENT, MARK_HASH, MARK_MANAGER, MARKS, unmarked
+from .config import Config, ConfigKey, shown
+from .document import AssetsDocument
 
 
 def content_hash(content: Any) -> str:

@@ -12,19 +12,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rows import change_rows
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import (
-    Cost,
-    Counts,
-    consumer_costs,
-    consumer_deletion_costs,
-    forgotten,
-    lowered,
-    stream_costs,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
+from ..documents import MARK_HASH
+from ..nats.replies import consumer_group, stream_group
+from ..screen import printable
+from ..subjects import subjects_collide
+from ..units import counted
+from . import change_rules
+from . import config as rules
+from .change_rows import change_rows
+from .costs import Cost, Counts, consumer_costs, consumer_deletion_costs, forgotten, lowered, stream_costs
+from .document import (
     ABSENT,
     ALL,
     NEVER,
@@ -38,28 +35,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document 
     copied_streams,
     overlaps,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
-    CHANGE,
-    CONSUMER,
-    CREATE,
-    DELETE,
-    ENTRY,
-    PHASES,
-    Action,
-    ordered_steps,
-    stream_name,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.ownership import (
-    content_hash,
-    marks,
-    owning_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.room import Need, refusals, shortages
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import MARK_HASH
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subjects_collide
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from .order import CHANGE, CONSUMER, CREATE, DELETE, ENTRY, PHASES, Action, ordered_steps, stream_name
+from .ownership import content_hash, marks, owning_document
+from .room import Need, refusals, shortages
 
 Info = Mapping[str, Any]
 #: The format version of the plan.

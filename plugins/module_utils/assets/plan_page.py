@@ -9,17 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import CHANGE, CREATE
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import CONFIRM, EXTRA, FOREIGN, SAME, STATES
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    fitting,
-    listing,
-    page,
-    paragraphs,
-    printable,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
+from ..screen import Page, fitting, listing, page, paragraphs, printable
+from ..table import table_page
+from .order import CHANGE, CREATE
+from .plan import CONFIRM, EXTRA, FOREIGN, SAME, STATES
 
 
 def summary(plan: Mapping[str, Any]) -> str:

@@ -11,13 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import (
-    DATA_LOSS,
-    IN_USE,
-    Danger,
-    activity,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
+from .change_rules import DATA_LOSS, IN_USE, Danger, activity
+from .config import OptionError
 
 Info = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import Config
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import exact_size
+from ..units import exact_size
+from .config import Config
 
 Info = Mapping[str, Any]
 

@@ -12,17 +12,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import RunOptions, asset_result
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..nats.client import Client, NatsFailure
+from ..nats.jetstream_api import require_name
+from ..nats.meta_api import MetaApi
+from ..nats.model import Cluster
+from ..nats.system_api import SystemApi
+from ..screen import listed
+from ..units import counted
+from ..waiting import wait_until
+from . import change_rules
+from .change_rules import Danger
+from .state import RunOptions, asset_result
 
 
 class AccountPurge:

@@ -12,7 +12,19 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply import (
+from ..backup.catalogue_file import load_catalogue
+from ..backup.protection import protections
+from ..backup.store import BackupStore
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.error_codes import WRONG_LAST_SEQUENCE
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.system_api import SystemApi
+from ..placement.cluster_reader import read_led_cluster
+from ..placement.replica_count import ReplicaCount, plan_replica_count, replica_count_refusals
+from ..screen import listed, printable
+from ..waiting import wait_until
+from .apply import (
     DONE,
     FAILED,
     SKIPPED,
@@ -27,52 +39,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.apply imp
     stale_reasons,
     steps_page,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import DANGERS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import STREAM, AssetsDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import DELETION
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import is_system_user, visible_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import (
-    CHANGE,
-    CONSUMER,
-    CREATE,
-    DELETE,
-    ENTRY,
-    stream_name,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import (
-    AccountPlan,
-    LiveAssets,
-    PlanRow,
-    account_plan,
-    joined_plan,
-    revision,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import account_apis, read_lives
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    Asset,
-    ConsumerAsset,
-    RunOptions,
-    StreamAsset,
-    ensure_absent,
-    ensure_present,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import WRONG_LAST_SEQUENCE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_count import (
-    ReplicaCount,
-    plan_replica_count,
-    replica_count_refusals,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed, printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from .buckets import kv_subject
+from .change_rules import DANGERS
+from .document import STREAM, AssetsDocument
+from .entries import DELETION
+from .listing import is_system_user, visible_servers
+from .order import CHANGE, CONSUMER, CREATE, DELETE, ENTRY, stream_name
+from .plan import AccountPlan, LiveAssets, PlanRow, account_plan, joined_plan, revision
+from .run_read import account_apis, read_lives
+from .state import Asset, ConsumerAsset, RunOptions, StreamAsset, ensure_absent, ensure_present
 
 Info = Mapping[str, Any]
 Step = Mapping[str, Any]

@@ -8,20 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import require_bucket
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import ensure_purged
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    RunOptions,
-    StreamAsset,
-    desired_config,
-    ensure_absent,
-    ensure_present,
-    require_known,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import JetStreamApi
+from . import config as rules
+from .buckets import require_bucket
+from .config import OptionError
+from .run_purge import ensure_purged
+from .state import RunOptions, StreamAsset, desired_config, ensure_absent, ensure_present, require_known
 
 
 def ensure_bucket(

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
-    is_kv,
-    kv_stream,
-    kv_subject,
-    require_bucket,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import (
+from ..nats.client import NatsFailure
+from ..nats.error_codes import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.times import parse_time
+from ..units import counted, parse_duration
+from ..waiting import wait_until
+from . import change_rules
+from . import config as rules
+from .buckets import is_kv, kv_stream, kv_subject, require_bucket
+from .change_rules import Danger
+from .config import OptionError
+from .entries import (
     DELETION,
     PURGING,
     PUT,
@@ -33,23 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries i
     shown,
     subject_prefix,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    Info,
-    RunOptions,
-    StreamAsset,
-    asset_result,
-    ownership,
-    refuse,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    MESSAGE_NOT_FOUND,
-    WRONG_LAST_SEQUENCE,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, parse_duration
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from .state import Info, RunOptions, StreamAsset, asset_result, ownership, refuse
 
 #: The largest number of keys that are read at once.
 READ_KEYS = 10_000

@@ -8,30 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import is_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.export import (
-    Export,
-    ExportRequest,
-    Omission,
-    buckets_with_entries,
-    entry_key,
-    entry_problem,
-    export_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import visible_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.order import ENTRY
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveEntry
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_read import (
-    account_api,
-    read_entries,
-    read_live,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
+from ..documents import InvalidDocument
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import JetStreamApi
+from ..screen import listed
+from .buckets import kv_subject
+from .document import is_key
+from .export import Export, ExportRequest, Omission, buckets_with_entries, entry_key, entry_problem, export_document
+from .listing import visible_servers
+from .order import ENTRY
+from .plan import LiveEntry
+from .run_read import account_api, read_entries, read_live
 
 #: Entries read at a time, which limits the memory for large values.
 _AT_ONCE = 100

@@ -9,20 +9,15 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.finding import is_selected, ranges
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
-    SYSTEM_VIEW,
-    AssetListing,
-    own_account_api,
-    read_assets,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import LISTED_GAPS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COUNTED_SUBJECTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.model import STREAM
+from ..units import parse_duration
+from .finding import is_selected, ranges
+from .listing import SYSTEM_VIEW, AssetListing, own_account_api, read_assets
+from .run_purge import LISTED_GAPS
+from .state import COUNTED_SUBJECTS
 
 GAPS, SUBJECTS = "gaps", "subjects"
 

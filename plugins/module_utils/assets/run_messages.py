@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import (
-    message_data,
-    message_headers,
-    text_or_base64,
-)
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import require_name
+from ..nats.stored_message import message_data, message_headers, text_or_base64
 
 #: Maximum number of messages in a result, and number of bytes after which no further message is read.
 MOST_MESSAGES, MOST_BYTES = 1000, 8 * 1024 * 1024

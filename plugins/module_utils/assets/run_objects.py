@@ -15,37 +15,18 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, BinaryIO
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import (
-    is_object,
-    object_stream,
-    require_bucket,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.objects import (
-    CHUNK,
-    StoredObject,
-    chunks_subject,
-    description_subject,
-    read_description,
-    write_description,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    RunOptions,
-    StreamAsset,
-    asset_result,
-    refuse,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    MESSAGE_NOT_FOUND,
-    WRONG_LAST_SEQUENCE,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..host.files import to_disk
+from ..nats.client import NatsFailure
+from ..nats.error_codes import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
+from ..nats.jetstream_api import JetStreamApi
+from ..units import counted, human_bytes
+from ..waiting import wait_until
+from . import change_rules
+from .buckets import is_object, object_stream, require_bucket
+from .change_rules import Danger
+from .config import OptionError
+from .objects import CHUNK, StoredObject, chunks_subject, description_subject, read_description, write_description
+from .state import RunOptions, StreamAsset, asset_result, refuse
 
 #: The largest number of objects that are listed.
 LISTED_OBJECTS = 10_000

@@ -9,11 +9,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.positions import (
+from ..waiting import wait_until
+from . import change_rules
+from . import config as rules
+from .change_rules import Danger
+from .config import OptionError
+from .positions import (
     RESET_SINCE,
     UNPIN_SINCE,
     is_reset,
@@ -23,15 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.assets.positions
     reset_dangers,
     reset_target,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    ConsumerAsset,
-    Info,
-    RunOptions,
-    asset_result,
-    ownership,
-    refuse,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from .state import ConsumerAsset, Info, RunOptions, asset_result, ownership, refuse
 
 
 def ensure_reset(

@@ -9,22 +9,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import (
-    COUNTED_SUBJECTS,
-    Info,
-    RunOptions,
-    StreamAsset,
-    asset_result,
-    ownership,
-    refuse,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..nats.client import NatsFailure
+from ..screen import listed
+from ..units import counted
+from ..waiting import wait_until
+from . import change_rules
+from . import config as rules
+from .change_rules import Danger
+from .state import COUNTED_SUBJECTS, Info, RunOptions, StreamAsset, asset_result, ownership, refuse
 
 #: Maximum number of missing sequences that are read to count messages.
 LISTED_GAPS = 100_000

@@ -11,31 +11,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.buckets import kv_subject
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.costs import Counts
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.document import (
-    AssetsDocument,
-    collisions,
-    parse_document,
-    read_document,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.entries import read_entry
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.listing import (
-    own_account_api,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.plan import LiveAssets, LiveEntry, questions
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.run_purge import LISTED_GAPS
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.state import COUNTED_SUBJECTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import InvalidDocument
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..documents import InvalidDocument
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.error_codes import MESSAGE_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.model import Server
+from ..nats.times import parse_time
+from ..screen import listed
+from ..units import counted
+from ..versions import reported_version
+from .buckets import kv_subject
+from .costs import Counts
+from .document import AssetsDocument, collisions, parse_document, read_document
+from .entries import read_entry
+from .listing import own_account_api
+from .plan import LiveAssets, LiveEntry, questions
+from .run_purge import LISTED_GAPS
+from .state import COUNTED_SUBJECTS
 
 Info = Mapping[str, Any]
 

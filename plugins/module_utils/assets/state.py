@@ -14,21 +14,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import change_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets import config as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.change_rules import Danger
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.config import OptionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    CONSUMER_EXISTS,
-    STREAM_EXISTS,
-    STREAM_NOT_FOUND,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive, wait_until
+from ..nats.client import NatsFailure
+from ..nats.error_codes import CONSUMER_EXISTS, STREAM_EXISTS, STREAM_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.model import RaftGroup
+from ..nats.replies import consumer_group, stream_group
+from ..nats.times import parse_time
+from ..waiting import positive, wait_until
+from . import change_rules
+from . import config as rules
+from .change_rules import Danger
+from .config import OptionError
 
 Info = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader, read_uvarint
+from ..host.s2 import ArchiveError, PlainReader, read_uvarint
 
 TAR, ENTRIES = "tar", "entries"
 MAGIC = b"NATSARC1"

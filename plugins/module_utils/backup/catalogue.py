@@ -13,18 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    count,
-    flag,
-    list_shape,
-    members,
-    moment,
-    object_shape,
-    optional,
-    seconds,
-)
+from .. import shapes
+from ..shapes import count, flag, list_shape, members, moment, object_shape, optional, seconds
+from .manifest import Manifest
 
 SCHEMA, VERSION = "natsops.backup_catalogue", 1
 FILE = "catalogue.json"

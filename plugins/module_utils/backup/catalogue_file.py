@@ -9,16 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
-    FILE,
-    Catalogue,
-    CatalogueError,
-    backup_row,
-    read_catalogue,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import Backup
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from ..nats.failures import NatsFailure
+from .catalogue import FILE, Catalogue, CatalogueError, backup_row, read_catalogue
+from .files import Backup
+from .store import BackupStore, utc_now
 
 
 def load_catalogue(store: BackupStore) -> Catalogue:

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import METHOD, encrypted
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention, expired
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age, next_taken, parse_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, backup_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from ..nats.failures import NatsFailure
+from .catalogue import Catalogue
+from .encryption import METHOD, encrypted
+from .retention import Retention, expired
+from .selection import by_age, next_taken, parse_taken
+from .store import BackupStore, backup_name
+from .verify import sha256_of
 
 SCHEMA, VERSION = "natsops.cluster_files", 1
 _NAME = re.compile(r"cluster@.*\.json(\.age)?")

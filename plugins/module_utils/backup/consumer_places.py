@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import begins_early, has_delivered
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..nats.jetstream_api import JetStreamApi
+from ..waiting import wait_until
+from .restore_rules import begins_early, has_delivered
 
 
 def place_consumers(

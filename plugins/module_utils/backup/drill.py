@@ -15,59 +15,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import (
-    choice_rows,
-    load_catalogue,
-    store_catalogue,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CHECKSUM,
-    CONTENTS,
-    Backup,
-    find_backups,
-    read_backup,
-    require_opened,
-    verify,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof import (
-    expired_since,
-    lost,
-    message_limits,
-    room_needed,
-    unproven,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import least_proven
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
-    RestoreChanges,
-    RestoreRefusal,
-    Target,
-    plan_restore,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError, choose
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    BackupStore,
-    DirectoryStore,
-    staged_directory,
-    utc_now,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_backup import WantedBackup, back_up
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_restore import (
-    WantedRestore,
-    known_manifest,
-    restore,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.throwaway_server import (
-    SLACK,
-    ended_by_signals,
-    find_binary,
-    require_room,
-    throwaway_server,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import entry_messages
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ..nats.client import Client, NatsFailure
+from ..nats.jetstream_api import JetStreamApi, TransferPace
+from ..units import human_bytes, human_seconds
+from .catalogue import Catalogue, stream_key
+from .catalogue_file import choice_rows, load_catalogue, store_catalogue
+from .files import CHECKSUM, CONTENTS, Backup, find_backups, read_backup, require_opened, verify
+from .proof import expired_since, lost, message_limits, room_needed, unproven
+from .protection import least_proven
+from .restore_rules import RestoreChanges, RestoreRefusal, Target, plan_restore
+from .selection import SelectionError, choose
+from .store import BackupStore, DirectoryStore, staged_directory, utc_now
+from .stream_backup import WantedBackup, back_up
+from .stream_restore import WantedRestore, known_manifest, restore
+from .throwaway_server import SLACK, ended_by_signals, find_binary, require_room, throwaway_server
+from .verify import entry_messages
 
 #: Failures caused by this host rather than by the backup.
 _OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")

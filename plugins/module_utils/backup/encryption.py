@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Optional, cast
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
+from ..host.s2 import ArchiveError
+from ..nats.failures import MissingLibrary, NatsFailure
 
 METHOD = "age"
 _SECRET = "AGE-SECRET-KEY-"

@@ -11,25 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import BinaryIO
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, detect_format
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import decrypted
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
-    ARCHIVES,
-    FILE,
-    Manifest,
-    ManifestError,
-    archive_differences,
-    read_manifest,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import by_age
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, name_part
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
-    ArchiveContents,
-    read_contents,
-    sha256_of,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from ..host.s2 import ArchiveError, PlainReader
+from ..nats.failures import NatsFailure
+from .archive import ENTRIES, detect_format
+from .encryption import decrypted
+from .manifest import ARCHIVES, FILE, Manifest, ManifestError, archive_differences, read_manifest
+from .selection import by_age
+from .store import BackupStore, name_part
+from .verify import ArchiveContents, read_contents, sha256_of
 
 #: How an archive is verified: its size and SHA-256 against the manifest; its entire content; and the checksum of each
 #: message as well.

@@ -16,28 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents, ArchivedConsumer
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
-    CONSUMER_CONFIG,
-    POSITION,
-    SERVER_METADATA,
-    STATE_COUNTS,
-    STREAM_CONFIG,
-    STREAM_STATE,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    count,
-    flag,
-    list_shape,
-    members,
-    moment,
-    object_shape,
-    optional,
-    seconds,
-    whole,
-)
+from .. import shapes
+from ..nats.info_shapes import CONSUMER_CONFIG, POSITION, SERVER_METADATA, STATE_COUNTS, STREAM_CONFIG, STREAM_STATE
+from ..screen import some_names
+from ..shapes import count, flag, list_shape, members, moment, object_shape, optional, seconds, whole
+from .verify import ArchiveContents, ArchivedConsumer
 
 SCHEMA, VERSION = "natsops.stream_backup", 1
 FILE = "backup.json"

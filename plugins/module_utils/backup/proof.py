@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, ArchivedMessage
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
+from ..units import duration_seconds
+from .archive import ENTRIES, TAR, ArchivedMessage
+from .manifest import Manifest
+from .restore_rules import position
 
 #: Default maximum size of a message (server/const.go), and of a client's pending data.
 _MAX_PAYLOAD, _MAX_PENDING = 1 << 20, 64 << 20

@@ -15,14 +15,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
-    Catalogue,
-    StreamRecord,
-    account_names,
-    stream_key,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
+from ..nats.account_names import account_labels
+from .catalogue import Catalogue, StreamRecord, account_names, stream_key
+from .selection import is_future, matches, parse_taken
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
-    ENTRIES,
-    TAR,
-    TAR_END,
-    ArchiveEntry,
-    encode_entry,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, without_server_metadata
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchivedConsumer
-from ansible_collections.natsops.jetstream.plugins.module_utils.documents import unmarked
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..documents import unmarked
+from ..nats.times import parse_time
+from ..screen import some_names
+from ..units import counted, human_seconds
+from ..versions import reported_version
+from .archive import ENTRIES, TAR, TAR_END, ArchiveEntry, encode_entry
+from .manifest import Manifest, without_server_metadata
+from .verify import ArchivedConsumer
 
 Config = Mapping[str, Any]
 

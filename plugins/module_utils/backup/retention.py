@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import CLOCK_SKEW
+from .selection import CLOCK_SKEW
 
 
 @dataclass(frozen=True)

@@ -13,46 +13,25 @@ from functools import partial
 from typing import Any, Callable, Optional
 from urllib.parse import quote
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue, stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import (
-    load_catalogue,
-    store_catalogue,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.cluster_files import (
-    expired_files,
-    save_files,
-    saved_files,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import Backup, find_backups
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention, expired
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import is_future, matches, parse_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    BackupStore,
-    name_part,
-    utc_now,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_backup import (
-    Patience,
-    WantedBackup,
-    back_up,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import with_identities
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import answered_by_leader
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    names_line,
-    page,
-    problem_lines,
-    some_names,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
+from ..nats.account_names import with_identities
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import TransferPace
+from ..nats.model import answered_by_leader
+from ..nats.system_api import SystemApi
+from ..progress import Progress
+from ..screen import Page, names_line, page, problem_lines, some_names
+from ..table import table_page
+from ..units import counted, human_bytes
+from ..waiting import is_transient
+from .catalogue import Catalogue, stream_key
+from .catalogue_file import load_catalogue, store_catalogue
+from .cluster_files import expired_files, save_files, saved_files
+from .files import Backup, find_backups
+from .retention import Retention, expired
+from .selection import is_future, matches, parse_taken
+from .store import BackupStore, name_part, utc_now
+from .stream_backup import Patience, WantedBackup, back_up
 
 #: Failures of a run rather than of a stream, and how many of them in a row end the run.
 _HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3

@@ -13,48 +13,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import choice_rows
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import Keys, only_passing
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CONTENTS,
-    Backup,
-    Unreadable,
-    find_backups,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
-    is_later,
-    position,
-    repeats_sources,
-    sources_caveat,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import (
-    SelectionError,
-    asked_for,
-    choose,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    PREFIX,
-    BackupStore,
-    DirectoryStore,
-    written,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_backup import WantedBackup, back_up
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_restore import (
-    ELECTED,
-    WantedRestore,
-    new_stream,
-    restore,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.workers import Workers
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import with_identities
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, problem_lines, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
+from ..nats.account_names import with_identities
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..progress import Progress
+from ..screen import Page, problem_lines, some_names
+from ..table import table_page
+from ..units import counted, human_bytes
+from ..waiting import ELECTION_SECONDS, wait_until
+from .catalogue import stream_key
+from .catalogue_file import choice_rows
+from .encryption import Keys, only_passing
+from .files import CONTENTS, Backup, Unreadable, find_backups
+from .restore_rules import is_later, position, repeats_sources, sources_caveat
+from .selection import SelectionError, asked_for, choose
+from .store import PREFIX, BackupStore, DirectoryStore, written
+from .stream_backup import WantedBackup, back_up
+from .stream_restore import ELECTED, WantedRestore, new_stream, restore
+from .workers import Workers
 
 #: How a restored stream is compared: by the state that servers report, or by reading back all of its messages.
 STATE, READ_BACK = "state", "contents"

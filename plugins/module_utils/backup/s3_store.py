@@ -24,18 +24,11 @@ from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, BinaryIO, Callable, Optional, TypeVar, cast
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import NO_KEYS, Keys
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    BackupStore,
-    Staging,
-    another_run,
-    backup_name,
-    name_part,
-    utc_now,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..nats.failures import MissingLibrary, NatsFailure
+from ..screen import printable
+from .encryption import NO_KEYS, Keys
+from .manifest import FILE
+from .store import BackupStore, Staging, another_run, backup_name, name_part, utc_now
 
 T = TypeVar("T")
 

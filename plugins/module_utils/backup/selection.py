@@ -13,13 +13,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Optional
 from urllib.parse import unquote
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import account_names, stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
-    AmbiguousAccount,
-    account_labels,
-    with_identity,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
+from ..nats.account_names import AmbiguousAccount, account_labels, with_identity
+from ..screen import some_names
+from .catalogue import account_names, stream_key
 
 #: The options of the modules that back up streams.
 SELECTION_SPEC: dict[str, dict[str, Any]] = {

@@ -24,11 +24,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import NO_KEYS, Keys
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import FILE
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..host.files import to_disk
+from ..nats.failures import NatsFailure
+from ..units import human_bytes
+from .encryption import NO_KEYS, Keys
+from .manifest import FILE
 
 PREFIX = ".natsops-backup-"
 #: Prefix that the name of a backup has while the backup is being removed.

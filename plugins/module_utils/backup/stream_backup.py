@@ -12,15 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, BinaryIO, Callable, TypeVar, cast
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import METHOD, encrypted
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CHECKSUM,
-    Backup,
-    format_of_backup,
-    newest_backup,
-    verify,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
+from ..nats.client import Client, NatsFailure
+from ..nats.jetstream_api import JetStreamApi, TransferPace
+from ..units import human_bytes, human_seconds
+from ..waiting import ELECTION_SECONDS, wait_until
+from .encryption import METHOD, encrypted
+from .files import CHECKSUM, Backup, format_of_backup, newest_backup, verify
+from .manifest import (
     ENCRYPTED_ARCHIVE,
     PLAIN_ARCHIVES,
     Manifest,
@@ -30,19 +28,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     outdated,
     read_manifest,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
-    backup_caveats,
-    backup_problem,
-    largest_archive,
-    longest_archive,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import next_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
+from .restore_rules import backup_caveats, backup_problem, largest_archive, longest_archive
+from .selection import next_taken
+from .store import BackupStore
+from .verify import ArchiveContents
 
 T = TypeVar("T")
 

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, detect_format
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.consumer_places import place_consumers
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CHECKSUM,
-    CONTENTS,
-    Backup,
-    require_opened,
-    verify,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest, consumer_entries
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
+from ..host.s2 import ArchiveError, PlainReader, splice
+from ..nats.client import Client, NatsFailure
+from ..nats.error_codes import CONSUMER_EXISTS, RESTORED_NAME_EXISTS, STREAM_NOT_FOUND
+from ..nats.jetstream_api import CHUNK, JetStreamApi, Listing, RestoreFailed, TransferPace
+from ..nats.server_versions import FIRST_SEQ_PURGED
+from ..waiting import ELECTION_SECONDS, wait_until
+from .archive import ENTRIES, detect_format
+from .consumer_places import place_consumers
+from .files import CHECKSUM, CONTENTS, Backup, require_opened, verify
+from .manifest import Manifest, consumer_entries
+from .restore_rules import (
     RESTORE_AGAIN,
     RestoreChanges,
     RestorePlan,
@@ -35,23 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     too_few_pending,
     wanted_config,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents, read_head
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader, splice
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    CONSUMER_EXISTS,
-    RESTORED_NAME_EXISTS,
-    STREAM_NOT_FOUND,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    CHUNK,
-    JetStreamApi,
-    Listing,
-    RestoreFailed,
-    TransferPace,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import FIRST_SEQ_PURGED
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import ELECTION_SECONDS, wait_until
+from .verify import ArchiveContents, read_head
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import Keys, is_secret
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s3_store import SCHEME, S3Options, s3_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, DirectoryStore
+from .encryption import Keys, is_secret
+from .s3_store import SCHEME, S3Options, s3_store
+from .store import BackupStore, DirectoryStore
 
 #: Options for modules that only list a store.
 PLACE_SPEC: dict[str, dict[str, Any]] = {

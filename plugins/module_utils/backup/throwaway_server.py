@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, read_version
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..host.process import ProcessError, read_version
+from ..nats.client import ConnectionOptions, NatsFailure
+from ..units import human_bytes
 
 _NAME = "nats-server"
 #: Where packages and administrators install nats-server, if PATH lacks these directories.

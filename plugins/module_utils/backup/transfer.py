@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import CHUNK, TransferPace
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import positive
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import CHUNK, TransferPace
+from ..units import size_bytes
+from ..waiting import positive
 
 IDLE_TIMEOUT = 30.0
 

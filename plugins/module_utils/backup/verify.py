@@ -18,8 +18,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
+from .. import shapes
+from ..host.highway import highwayhash64
+from ..host.s2 import ArchiveError, PlainReader
+from .archive import (
     ENTRIES,
     MAGIC,
     STATE_HEAD,
@@ -39,8 +41,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     read_index,
     records,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.highway import highwayhash64
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, PlainReader
 
 #: The last entry of an archive that a server before 2.15 could not read completely (server/filestore.go errFile).
 ERRORS = "errors.txt"

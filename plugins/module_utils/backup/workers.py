@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
+from ..nats.accounts import Connections
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")

@@ -13,17 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
-    END_MIRROR,
-    END_SOURCES,
-    MIRROR_CAN_END,
-    TAKE_OVER,
-    take_over_config,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import Drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import MIRROR, copy_kind
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import message_headers
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ..nats.stored_message import message_headers
+from ..units import human_bytes, human_seconds
+from .failover import END_MIRROR, END_SOURCES, MIRROR_CAN_END, TAKE_OVER, take_over_config
+from .record import Drill
+from .status import MIRROR, copy_kind
 
 #: Metadata key of a throw-away copy; its value is the stream's name. Streams without it are never deleted.
 MARK = "nats_dr_drill"

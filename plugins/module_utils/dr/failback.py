@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
-    SHORTEST_WINDOW,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import Failover, fenced_subject
+from .failover import SHORTEST_WINDOW
+from .record import Failover, fenced_subject
 
 
 @dataclass(frozen=True)

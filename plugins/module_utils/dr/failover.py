@@ -12,14 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
-    Checkpoint,
-    Failover,
-    fenced_subject,
-    is_fenced,
-    saved_consumer,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
+from ..units import human_seconds
+from .record import Checkpoint, Failover, fenced_subject, is_fenced, saved_consumer
+from .status import (
     DIVERGED,
     MIRROR,
     MISSING,
@@ -31,7 +26,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import
     StreamStatus,
     copy_kind,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
 
 #: How the origin is fenced: its stream gets an unused subject; the stream is sealed; clients may not publish to it; or
 #: the origin is dead.

@@ -10,9 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.minted_logins import account_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
+from ..accounts.minted_logins import account_logins
+from ..backup.manifest import without_server_metadata
+from ..module import ACCOUNT_USERS_SPEC
+from ..nats.accounts import Connections
+from ..nats.client import ConnectionOptions, NatsFailure
+from ..nats.error_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.stored_message import header_values
+from .record import (
     Checkpoint,
     Drill,
     Failback,
@@ -28,22 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import
     with_record,
     without_failover,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
-    MIRROR,
-    SOURCES,
-    Protected,
-    SideReading,
-    copy_kind,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import ACCOUNT_USERS_SPEC
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    MESSAGE_NOT_FOUND,
-    STREAM_NOT_FOUND,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import header_values
+from .status import MIRROR, SOURCES, Protected, SideReading, copy_kind
 
 _SIDE_SPEC: dict[str, Any] = {
     "type": "dict",

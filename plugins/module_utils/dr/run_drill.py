@@ -15,10 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.drill import (
+from ..backup.manifest import without_server_metadata
+from ..backup.restore_rules import position
+from ..backup.store import utc_now
+from ..nats.client import Call, NatsFailure
+from ..nats.error_codes import MESSAGE_NOT_FOUND
+from ..screen import Page, blocks
+from ..waiting import wait_until
+from .drill import (
     Counted,
     another,
     drill_config,
@@ -35,7 +39,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.drill import 
     sample,
     stream_bytes,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
+from .failover import (
     DEAD,
     TAKE_OVER,
     FailoverOptions,
@@ -46,37 +50,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover impo
     plan_failover,
     promise,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
-    Pair,
-    Records,
-    read_site,
-    source_sequence,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
-    PROMOTE,
-    Drill,
-    Failover,
-    next_drill,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover import (
-    FailoverRun,
-    FailoverTimeouts,
-    Work,
-    require_room,
-    sequence_in,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import StatusRow
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
-    MIRROR,
-    Protected,
-    SideReading,
-    copy_kind,
-    judge,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from .reader import Pair, Records, read_site, source_sequence
+from .record import PROMOTE, Drill, Failover, next_drill
+from .run_failover import FailoverRun, FailoverTimeouts, Work, require_room, sequence_in
+from .run_status import StatusRow
+from .status import MIRROR, Protected, SideReading, copy_kind, judge
 
 _INTERVAL = 0.3
 #: Seconds to wait until a throw-away copy has been deleted.

@@ -12,41 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.consumer_places import place_consumers
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import recreated_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failback import (
-    has_source,
-    returned_config,
-    returning_config,
-    returning_floor,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
-    END_MIRROR,
-    FailoverRefusal,
-    durable,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import Pair, source_sequence
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
-    Failback,
-    Failover,
-    fenced_subject,
-    is_fenced,
-    saved_consumer,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_failover import (
-    last_at_or_before,
-    next_source,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import StatusRow, read_status
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import Protected
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MESSAGE_NOT_FOUND
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import header_values
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..backup.consumer_places import place_consumers
+from ..backup.manifest import without_server_metadata
+from ..backup.restore_rules import recreated_config
+from ..backup.store import utc_now
+from ..nats.client import NatsFailure
+from ..nats.error_codes import MESSAGE_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.stored_message import header_values
+from ..screen import Page, blocks, some_names
+from ..waiting import wait_until
+from .failback import has_source, returned_config, returning_config, returning_floor
+from .failover import END_MIRROR, FailoverRefusal, durable
+from .reader import Pair, source_sequence
+from .record import Failback, Failover, fenced_subject, is_fenced, saved_consumer
+from .run_failover import last_at_or_before, next_source
+from .run_status import StatusRow, read_status
+from .status import Protected
 
 #: Number of messages after and before the failover whose message IDs are compared, because producers may have sent
 #: these messages to both sides.

@@ -12,11 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.consumer_places import place_consumers
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import without_server_metadata
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position, recreated_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import utc_now
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover import (
+from ..backup.consumer_places import place_consumers
+from ..backup.manifest import without_server_metadata
+from ..backup.restore_rules import position, recreated_config
+from ..backup.store import utc_now
+from ..nats.client import NatsFailure
+from ..nats.jetstream_api import JetStreamApi
+from ..screen import Page, blocks
+from ..waiting import wait_until
+from .failover import (
     DEAD,
     END_MIRROR,
     PERMISSIONS,
@@ -35,33 +39,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failover impo
     require_still,
     take_over_config,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import (
-    Pair,
-    Records,
-    read_pair,
-    source_sequence,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
-    CONSUMERS,
-    DONE,
-    FENCE,
-    PROMOTE,
-    Checkpoint,
-    Failover,
-    fenced_subject,
-    is_fenced,
-    saved_consumer,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.run_status import StatusRow, read_status
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
-    Protected,
-    SideReading,
-    serves_promoted,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from .reader import Pair, Records, read_pair, source_sequence
+from .record import CONSUMERS, DONE, FENCE, PROMOTE, Checkpoint, Failover, fenced_subject, is_fenced, saved_consumer
+from .run_status import StatusRow, read_status
+from .status import Protected, SideReading, serves_promoted
 
 #: Seconds between two samples.
 _INTERVAL = 0.3

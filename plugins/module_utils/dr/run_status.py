@@ -9,27 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.failback import has_source
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.reader import Pair, Records, read_pair
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
-    Checkpoint,
-    Failover,
-    is_fenced,
-    same_consumers,
-    saved_consumer,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import (
-    ANY,
-    PROMOTED,
-    Protected,
-    RecoveryLimits,
-    SideReading,
-    StreamStatus,
-    judge,
-    serves,
-    serves_promoted,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ..nats.client import NatsFailure
+from .failback import has_source
+from .reader import Pair, Records, read_pair
+from .record import Checkpoint, Failover, is_fenced, same_consumers, saved_consumer
+from .status import ANY, PROMOTED, Protected, RecoveryLimits, SideReading, StreamStatus, judge, serves, serves_promoted
 
 
 @dataclass(frozen=True)

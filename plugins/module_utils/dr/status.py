@@ -12,18 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import CLOCK_SKEW
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import (
-    Checkpoint,
-    Drill,
-    Failover,
-    is_fenced,
-    saved_consumer,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_seconds
+from ..backup.selection import CLOCK_SKEW
+from ..nats.times import parse_time
+from ..screen import Page, listing
+from ..table import table_page
+from ..units import counted, human_seconds
+from .record import Checkpoint, Drill, Failover, is_fenced, saved_consumer
 
 Info = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_templates import with_cluster_question
+from .awx_templates import with_cluster_question
 
 
 def workflow_templates(

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_NAMES, Page, cut, listing, one_line
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from ..screen import MAX_NAMES, Page, cut, listing, one_line
+from ..table import table_page
+from ..units import human_seconds
 
 SUCCEEDED, FAILED, NOT_STARTED = "succeeded", "failed", "not started"
 #: The options that prompt for a password, by their keys in Ansible's `context.CLIARGS`.

@@ -13,13 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters import (
-    FAILED,
-    NOT_STARTED,
-    ClusterOutcome,
-    FleetCluster,
-    outcome,
-)
+from .clusters import FAILED, NOT_STARTED, ClusterOutcome, FleetCluster, outcome
 
 #: Changes of the environment that make the output readable for `outcome`, also below AWX's own callback.
 OUTPUT = {

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import cut
+from ..screen import cut
 
 _MAX_ANSWER = 60
 

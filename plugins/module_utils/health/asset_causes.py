@@ -8,7 +8,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import (
+from ..nats.server_versions import RESTORED_UNHEALTHY
+from ..problem import Problem
+from .cause import (
     ASSET_FAULT,
     CATCHING_UP,
     MEMBERSHIP,
@@ -23,11 +25,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause imp
     unexplained_groups,
     with_symptoms,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.server_causes import log_command
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import (
-    RESTORED_UNHEALTHY,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
+from .server_causes import log_command
 
 
 def ghosts(left: Unexplained, scene: Scene) -> Iterable[RootCause]:

@@ -11,7 +11,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import (
+from ..nats.model import Peer, RaftGroup
+from ..nats.replies import consumer_group, stream_group
+from ..nats.stored_message import message_data, message_headers
+from ..nats.times import parse_time
+from ..problem import ERROR, Problem
+from ..units import human_seconds
+from .check_result import (
     AT_LEAST,
     CRITICAL,
     OK,
@@ -25,16 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_res
     result_name,
     with_metadata,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
-    Limits,
-    group_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Peer, RaftGroup
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.stored_message import message_data, message_headers
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from .rules import Limits, group_problems
 
 #: Temporary problems of groups; the gate still waits for them to end.
 TRANSIENT_CODES = ("meta_pending", "stream_moving", "consumer_moving")

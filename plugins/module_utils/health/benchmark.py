@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, parse_duration, size_bytes
+from ..units import human_bytes, parse_duration, size_bytes
 
 #: The largest number of messages, and of bytes on all replicas together.
 MOST_MESSAGES, MOST_BYTES = 1_000_000, 4 << 30

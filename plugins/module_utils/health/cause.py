@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_features import proposes_delete_ranges
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
+from ..nats.model import Cluster
+from ..problem import ERROR, Problem
+from ..screen import printable
+from ..units import counted, human_bytes
+from .raft_features import proposes_delete_ranges
+from .raft_silence import raft_silent_servers
 
 #: The kinds of causes, most fundamental first.
 UNREACHABLE = "cluster_unreachable"

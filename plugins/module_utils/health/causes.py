@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.asset_causes import (
+from ..problem import ERROR, Problem
+from ..screen import MAX_FAIL_LINES, MAX_LINES, cut
+from ..units import counted
+from .asset_causes import (
     catching_up,
     different_replicas,
     ghosts,
@@ -24,8 +27,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.asset_cau
     unhealthy_assets,
     unknown,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, RootCause, Scene, Unexplained
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.server_causes import (
+from .cause import KINDS, RootCause, Scene, Unexplained
+from .server_causes import (
     duplicates,
     elections,
     isolated,
@@ -42,9 +45,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.server_ca
     too_old,
     unreachable,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import MAX_FAIL_LINES, MAX_LINES, cut
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
 
 #: Number of messages shown for a cause if not all of them fit.
 _EXAMPLES = 4

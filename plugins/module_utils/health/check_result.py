@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import parse_duration, size_bytes
+from ..units import parse_duration, size_bytes
 
 OK, WARNING, UNKNOWN, CRITICAL = "OK", "WARNING", "UNKNOWN", "CRITICAL"
 #: The statuses from good to bad. An unknown state may be bad, so only a state known to be bad is worse.

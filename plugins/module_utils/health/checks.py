@@ -20,39 +20,19 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import OPERATOR, Expiry, due
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.asset_checks import (
-    TRANSIENT_CODES,
-    add_problems,
-    given_limits,
-    measure_peers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import (
-    CRITICAL,
-    OK,
-    UNKNOWN,
-    WARNING,
-    Options,
-    Result,
-    judge,
-    measure_pair,
-    result_name,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
-    Expectations,
-    Limits,
-    group_problems,
-    health_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import stream_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..accounts.expiry import OPERATOR, Expiry, due
+from ..backup.catalogue import Catalogue
+from ..backup.protection import protections
+from ..backup.selection import matches
+from ..nats.model import Cluster, RaftGroup
+from ..nats.replies import stream_group
+from ..nats.times import certificate_ends, parse_time
+from ..problem import ERROR, Problem
+from ..units import human_seconds
+from ..versions import reported_version
+from .asset_checks import TRANSIENT_CODES, add_problems, given_limits, measure_peers
+from .check_result import CRITICAL, OK, UNKNOWN, WARNING, Options, Result, judge, measure_pair, result_name
+from .rules import Expectations, Limits, group_problems, health_problems
 
 
 def check_connection(options: Options, connect: float, rtt: float, round_trip: float) -> Result:

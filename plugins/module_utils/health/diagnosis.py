@@ -16,29 +16,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause, scene_of_info
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import parse_problem, root_causes
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_kinds, log_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import (
-    expected_routes,
-    gateway_problems,
-    route_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import (
-    IN_MAINTENANCE,
-    Mark,
-    known_problems,
-    mark_texts,
-    parse_mark,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import version_warnings
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    some_names,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes, human_seconds
+from ..maintenance import IN_MAINTENANCE, Mark, known_problems, mark_texts, parse_mark
+from ..nats.server_versions import version_warnings
+from ..nats.times import certificate_ends, parse_time
+from ..problem import ERROR, Problem
+from ..screen import some_names
+from ..units import counted, human_bytes, human_seconds
+from .cause import RootCause, scene_of_info
+from .causes import parse_problem, root_causes
+from .log_kinds import log_kinds, log_text
+from .routes import expected_routes, gateway_problems, route_problems
+from .rules import split_tolerated
 
 SCHEMA = 1
 CRITICAL, WARNING, NOTE = "critical", "warning", "note"

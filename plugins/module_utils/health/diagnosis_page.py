@@ -9,20 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import FOUND, NOTE, OK, SKIPPED
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    MAX_ROWS,
-    Page,
-    blocks,
-    fitting,
-    hidden_rest,
-    listing,
-    page,
-    paragraphs,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table, table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ..screen import MAX_ROWS, Page, blocks, fitting, hidden_rest, listing, page, paragraphs
+from ..table import table, table_page
+from ..units import human_bytes, human_seconds
+from .diagnosis import FOUND, NOTE, OK, SKIPPED
+from .log_kinds import log_text
 
 #: Number of kinds of log lines per server in the complete diagnosis, and on a screen.
 _LINES_SHOWN = 10

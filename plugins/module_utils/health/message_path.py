@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..screen import printable
 
 #: The headers of a message that servers only trace: they neither deliver nor store it.
 TRACE_DESTINATION, TRACE_ONLY = "Nats-Trace-Dest", "Nats-Trace-Only"

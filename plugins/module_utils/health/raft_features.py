@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..nats.model import Cluster, Server
+from ..versions import reported_version
 
 
 @dataclass(frozen=True)

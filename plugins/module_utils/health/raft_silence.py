@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD, Cluster, Peer
+from ..nats.model import NEVER_HEARD, Cluster, Peer
 
 #: Seconds without contact with a leader after which a server that responds is raft-silent: ten missed heartbeats.
 SILENT_AFTER = 10.0

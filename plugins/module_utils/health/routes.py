@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..nats.account_names import SYSTEM_ACCOUNT
+from ..versions import reported_version
 
 DEFAULT_POOL_SIZE = 3
 #: Modes in which the routes between two servers are uncompressed, and names of s2_fast (server/opts.go

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+from ..nats.model import (
     CONSUMER,
     META,
     NEVER_HEARD,
@@ -25,9 +25,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     Server,
     Stream,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import RESTORED_UNHEALTHY
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_seconds
+from ..nats.server_versions import RESTORED_UNHEALTHY
+from ..problem import ERROR, WARNING, Problem
+from ..units import human_seconds
 
 #: Begins the reason for a missing reply that the server denied to this user; the subject follows.
 DENIED = "permission denied for "

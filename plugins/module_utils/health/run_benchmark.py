@@ -9,11 +9,11 @@ import time
 from secrets import token_hex
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.benchmark import Load, figures
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.smoke_test import try_delete
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Client, NatsFailure, Reply
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..nats.client import Call, Client, NatsFailure, Reply
+from ..nats.jetstream_api import JetStreamApi
+from ..waiting import wait_until
+from .benchmark import Load, figures
+from .smoke_test import try_delete
 
 #: The beginning of the stream's name and of its subject, which the role `natsops` permits.
 _STREAM, _SUBJECT = "NATSOPS_BENCHMARK_", "natsops.smoke_test.benchmark."

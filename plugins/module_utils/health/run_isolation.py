@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.isolation import isolation_reason
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, LoginReply, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from ..nats.client import Client, LoginReply, NatsFailure
+from ..nats.model import Cluster
+from ..nats.system_api import SystemApi
+from .isolation import isolation_reason
 
 #: Seconds between two probes of the same servers' addresses, and the timeout of each probe.
 LOOK_INTERVAL = 10.0

@@ -11,9 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause, Scene, build_scene
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
+from ..maintenance import known_problems, mark_texts, parse_marks
+from ..nats.client import NatsFailure
+from ..nats.model import Cluster
+from ..nats.system_api import SystemApi
+from ..problem import ERROR, Problem
+from .cause import RootCause, Scene, build_scene
+from .causes import root_causes
+from .rules import (
     Expectations,
     Limits,
     StopPolicy,
@@ -23,16 +28,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules imp
     split_tolerated,
     stop_problems,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.run_isolation import Isolation
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import (
-    known_problems,
-    mark_texts,
-    parse_marks,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
+from .run_isolation import Isolation
 
 #: Failures that a restart in progress explains; waiting does not help with any other failure.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")

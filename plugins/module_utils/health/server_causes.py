@@ -9,7 +9,11 @@ import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import (
+from ..nats.model import NEVER_HEARD
+from ..nats.server_versions import RAFT_SILENT
+from ..problem import Problem
+from ..units import counted
+from .cause import (
     CATCHING_UP,
     DISK_FULL,
     MAINTENANCE,
@@ -32,13 +36,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause imp
     unexplained_groups,
     with_symptoms,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import DENIED
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import NEVER_HEARD
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import (
-    RAFT_SILENT,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from .rules import DENIED
 
 #: Problems of a meta group without a majority.
 _META_LOST = ("meta_no_leader", "meta_no_quorum")

@@ -19,25 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Union
 from urllib.parse import urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.message_flow import (
-    Address,
-    Announcement,
-    Flow,
-    StreamTest,
-    addresses_to_try,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import is_account_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import NOT_ENABLED, STREAM_NOT_FOUND
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.listener import Listener, ReceivedMessage
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, wait_until
+from ..nats.account_names import is_account_key
+from ..nats.client import Call, Client, ConnectionOptions, NatsFailure
+from ..nats.error_codes import NOT_ENABLED, STREAM_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.listener import Listener, ReceivedMessage
+from ..nats.system_api import SystemApi
+from ..waiting import is_transient, wait_until
+from .message_flow import Address, Announcement, Flow, StreamTest, addresses_to_try
 
 #: Seconds between two rounds of messages, because interest takes a moment to spread between servers.
 _ROUND = 0.2

@@ -16,23 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import LoadedConfig, read_loaded
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import (
-    RunCommand,
-    read_drop_ins,
-    read_endpoint,
-    read_settings,
-    unit_properties,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
-    RunningServer,
-    parse_environment,
-    read_servers,
-    running_version,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import has_systemd
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import own_environment
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import leaves, show
+from ..server_config.foreign_unit import own_environment
+from ..server_config.syntax import leaves, show
+from .loaded import LoadedConfig, read_loaded
+from .observation import RunCommand, read_drop_ins, read_endpoint, read_settings, unit_properties
+from .process import RunningServer, parse_environment, read_servers, running_version
+from .system import has_systemd
 
 _PROC = Path("/proc")
 _UNIT = re.compile(r"/([^/]+)\.service$", re.MULTILINE)

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import disks_under, find_mount, mounts
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, configuration
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..redaction import Redactor, configuration
+from ..units import human_bytes
+from .system import disks_under, find_mount, mounts
 
 #: The archive member that lists the missing parts.
 INDEX = "evidence.json"

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import ProcessError, read_version
+from .process import ProcessError, read_version
 
 NAME = "nats-server"
 _SOURCE = "source.sha256"

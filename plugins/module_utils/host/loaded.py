@@ -12,20 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand, newest, read_varz
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import RunningServer, parse_environment
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import monitor_url
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
-    Block,
-    ConfigSyntaxError,
-    ParsedConfig,
-    config_digest,
-    read_config,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import epoch
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import show
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
+from ..server_config.command_line import loaded_config
+from ..server_config.listeners import monitor_url
+from ..server_config.reading import Block, ConfigSyntaxError, ParsedConfig, config_digest, read_config
+from ..server_config.required_action import epoch
+from ..server_config.syntax import show
+from ..versions import supports
+from .observation import RunCommand, newest, read_varz
+from .process import RunningServer, parse_environment
 
 _REPORTS_A_DIGEST = ("2.11.0",)
 #: Accuracy, in seconds, of the start time of a process: the kernel counts it in ticks, and rounds down.

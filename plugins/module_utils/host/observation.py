@@ -18,13 +18,8 @@ from pathlib import Path
 from typing import Any, Callable
 from urllib.parse import urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
-    ServerProcess,
-    find_server,
-    listening_ports,
-    running_version,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_mark
+from ..maintenance import parse_mark
+from .process import ServerProcess, find_server, listening_ports, running_version
 
 #: Seconds: long enough for a lost packet and a slow network.
 _CONNECT_TIMEOUT = 4.0

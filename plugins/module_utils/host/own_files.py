@@ -15,22 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import find_server, parse_environment
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import MARK, SHORTEST, Redactor
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.command_line import loaded_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import (
-    ConfigSyntaxError,
-    read_config,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    ConfigError,
-    Leaf,
-    is_secret,
-    leaves,
-    show,
-    transform,
-    write,
-)
+from ..redaction import MARK, SHORTEST, Redactor
+from ..server_config.command_line import loaded_config
+from ..server_config.reading import ConfigSyntaxError, read_config
+from ..server_config.syntax import ConfigError, Leaf, is_secret, leaves, show, transform, write
+from .process import find_server, parse_environment
 
 
 @dataclass(frozen=True)

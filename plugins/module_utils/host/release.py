@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, ConfigProblem
+from ..problem import ERROR, WARNING, ConfigProblem
 
 #: The upstream name of each architecture, by the name in Ansible's facts.
 ARCHITECTURES = {

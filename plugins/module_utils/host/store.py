@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError, decode_block
+from .s2 import ArchiveError, decode_block
 
 #: A rescue renames a store's `jetstream` directory to this, to make room for a new one.
 ASIDE = "jetstream.rescued"

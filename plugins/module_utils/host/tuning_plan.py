@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host import tunings
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import Mount, mounts
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.tunings import HUGE_PAGES, PARTS
+from . import tunings
+from .observation import RunCommand
+from .system import Mount, mounts
+from .tunings import HUGE_PAGES, PARTS
 
 _TIME_SERVICE = "systemd-timesyncd"
 _HEADER = "# Managed by Ansible: "

@@ -16,14 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import (
-    Mount,
-    disks_under,
-    find_mount,
-    is_ssd,
-    mounts,
-)
+from .observation import RunCommand
+from .system import Mount, disks_under, find_mount, is_ssd, mounts
 
 PARTS = ("mount_options", "scheduler", "sysctl", "transparent_hugepages", "time_sync")
 CLOCK_SERVICES = ("chrony", "chronyd", "systemd-timesyncd", "ntpd", "ntpsec")

@@ -11,21 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.loaded import (
-    LoadedConfig,
-    file_digest,
-    read_loaded,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation import RunCommand
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.process import (
-    RunningServer,
-    parse_environment,
-    read_servers,
-    running_version,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.system import sizes
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import leaves
+from ..server_config.passwords import is_hash
+from ..server_config.syntax import leaves
+from .loaded import LoadedConfig, file_digest, read_loaded
+from .observation import RunCommand
+from .process import RunningServer, parse_environment, read_servers, running_version
+from .system import sizes
 
 _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..screen import printable
+from .failures import NatsFailure
 
 #: The account of users that are listed outside accounts (server/const.go, DEFAULT_GLOBAL_ACCOUNT).
 GLOBAL_ACCOUNT = "$G"

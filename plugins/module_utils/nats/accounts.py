@@ -14,18 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
-    account_labels,
-    is_account_key,
-    one_account,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
+from .account_names import account_labels, is_account_key, one_account
+from .client import Client, ConnectionOptions, NatsFailure
+from .jetstream_api import JetStreamApi
+from .system_api import SystemApi
 
 #: The kinds of credentials, each with its options, in the order of preference within a source.
 CREDENTIAL_KINDS = (("credentials",), ("nkey_seed",), ("user", "password"), ("token",))

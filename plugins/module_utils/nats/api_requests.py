@@ -10,22 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    Client,
-    NatsFailure,
-    Reply,
-    refuse_constant,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    CONSUMER_NOT_FOUND,
-    STREAM_NOT_FOUND,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    Shape,
-    misshapen,
-)
+from ..screen import printable
+from ..shapes import Shape, misshapen
+from .client import Call, Client, NatsFailure, Reply, refuse_constant
+from .error_codes import CONSUMER_NOT_FOUND, STREAM_NOT_FOUND
 
 Answer = Union[dict[str, Any], NatsFailure]
 Members = Mapping[str, Shape]

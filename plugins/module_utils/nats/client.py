@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
+from ..units import human_bytes
+from .connection import (
     TRANSFER_SECONDS,
     Call,
     Connection,
@@ -28,8 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection 
     no_responders,
     reply_status,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from .failures import MissingLibrary, NatsFailure
 
 __all__ = [
     "QUIET",

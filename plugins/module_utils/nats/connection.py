@@ -22,8 +22,8 @@ from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.denials import Denials
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
+from .denials import Denials
+from .failures import MissingLibrary, NatsFailure
 
 try:
     import nats.errors
@@ -34,7 +34,7 @@ except ImportError:
     NatsPyClient = object  # type: ignore[assignment,misc]
     NATS_IMPORT_ERROR = traceback.format_exc()
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CLIENT_NAME, INBOX_PREFIX
+from .model import CLIENT_NAME, INBOX_PREFIX
 
 T = TypeVar("T")
 

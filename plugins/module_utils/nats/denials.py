@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from .failures import NatsFailure
 
 _VIOLATION, _OF_SUBSCRIPTION = "permissions violation", 'subscription to "'
 

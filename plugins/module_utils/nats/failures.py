@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..screen import printable
 
 
 class NatsFailure(Exception):

@@ -11,17 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils import shapes
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    Shape,
-    count,
-    flag,
-    list_shape,
-    members,
-    object_shape,
-    optional,
-    whole,
-)
+from .. import shapes
+from ..shapes import Shape, count, flag, list_shape, members, object_shape, optional, whole
 
 #: Metadata that servers write themselves (jetstream_versioning.go).
 SERVER_METADATA = "_nats."

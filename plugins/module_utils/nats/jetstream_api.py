@@ -14,38 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.api_requests import Answer, ApiRequests, Members
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    Client,
-    Download,
-    NatsFailure,
-    Reply,
-    Upload,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import (
-    CONSUMER_NOT_FOUND,
-    MESSAGE_NOT_FOUND,
-    NOT_ENABLED,
-    STREAM_NOT_FOUND,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.info_shapes import (
-    CONSUMER_INFO,
-    STREAM_CONFIG,
-    STREAM_INFO,
-    STREAM_STATE,
-    asset_name,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import API_LEVELS, answered_by_leader
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
-from ansible_collections.natsops.jetstream.plugins.module_utils.shapes import (
-    Shape,
-    count,
-    object_shape,
-    optional,
-    text,
-    whole,
-)
+from ..screen import printable
+from ..shapes import Shape, count, object_shape, optional, text, whole
+from .api_requests import Answer, ApiRequests, Members
+from .client import Call, Client, Download, NatsFailure, Reply, Upload
+from .error_codes import CONSUMER_NOT_FOUND, MESSAGE_NOT_FOUND, NOT_ENABLED, STREAM_NOT_FOUND
+from .info_shapes import CONSUMER_INFO, STREAM_CONFIG, STREAM_INFO, STREAM_STATE, asset_name
+from .model import API_LEVELS, answered_by_leader
 
 #: The replies that begin and end the transfer of an archive, and the reply to INFO.
 _ARCHIVED: Members = {"config": STREAM_CONFIG, "state": optional(STREAM_STATE)}

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import (
-    Call,
-    Connection,
-    Session,
-    reply_status,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
+from .connection import Call, Connection, Session, reply_status
+from .failures import NatsFailure
 
 #: Seconds for which a pull request waits in the server for a message.
 PULL_EXPIRES = 20.0

@@ -9,12 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.api_requests import ApiRequests
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Progress,
-    Reply,
-    refuse_constant,
-)
+from .api_requests import ApiRequests
+from .client import Progress, Reply, refuse_constant
 
 
 class MetaApi(ApiRequests):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
+from .account_names import account_labels
 
 #: The kinds of Raft groups, as they appear in problem codes.
 META, STREAM, CONSUMER = "meta", "stream", "consumer"

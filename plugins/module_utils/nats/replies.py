@@ -11,8 +11,8 @@ from datetime import datetime
 from math import isfinite
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id, account_labels
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
+from .account_names import account_id, account_labels
+from .model import (
     ASSET_ERROR,
     CONSUMER,
     META,
@@ -31,7 +31,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
     api_level,
     peer_id,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
+from .times import parse_time
 
 
 def parse_server(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version, reported_version
+from ..versions import parse_version, reported_version
 
 #: Number of series that get patches at the same time (docs.nats.io/release-notes): a new series ends the support of the
 #: oldest one.

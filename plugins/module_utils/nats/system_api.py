@@ -16,27 +16,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import (
-    account_id,
-    is_account_key,
-    one_account,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Call,
-    Client,
-    NatsFailure,
-    Progress,
-    Reply,
-    refuse_constant,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    UNREADABLE,
-    Cluster,
-    Server,
-    for_domain,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster, parse_server
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import printable
+from ..screen import printable
+from .account_names import account_id, is_account_key, one_account
+from .client import Call, Client, NatsFailure, Progress, Reply, refuse_constant
+from .model import UNREADABLE, Cluster, Server, for_domain
+from .replies import build_cluster, parse_server
 
 _COMPRESSED = {"Accept-Encoding": "gzip"}
 

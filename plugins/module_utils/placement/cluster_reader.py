@@ -11,16 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import write_rates
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.recorded_rates import recorded_rates
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import (
-    ELECTION_SECONDS,
-    POLL_SECONDS,
-    wait_until,
-)
+from ..nats.client import NatsFailure
+from ..nats.model import Cluster
+from ..nats.system_api import SystemApi
+from ..waiting import ELECTION_SECONDS, POLL_SECONDS, wait_until
+from .leader_rebalance import write_rates
+from .recorded_rates import recorded_rates
 
 
 def read_led_cluster(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
+from ..nats.model import Cluster
+from ..screen import some_names
 
 
 def known_servers(cluster: Cluster) -> frozenset[str]:

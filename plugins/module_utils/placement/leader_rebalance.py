@@ -10,17 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Server, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.even_leaders import LedGroup, even_leaders
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import carriers
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
-    REFUSED,
-    STEP_DOWN,
-    LeaderConstraints,
-    plan_group,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted, human_bytes
+from ..nats.model import Cluster, RaftGroup, Server, Stream
+from ..roll.leadership import REFUSED, STEP_DOWN, LeaderConstraints, plan_group
+from ..screen import Page, listing, page
+from ..units import counted, human_bytes
+from .even_leaders import LedGroup, even_leaders
+from .rules import carriers
 
 #: The kinds of groups, each spread separately, and their names in a plan.
 STREAMS, CONSUMERS = "streams", "consumers"

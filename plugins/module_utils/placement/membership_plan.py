@@ -11,15 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.scale_in import (
-    ScaleInPlan,
-    ScaleInRules,
-    plan_scale_in,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, ConfigProblem, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..nats.model import Cluster
+from ..problem import ERROR, WARNING, ConfigProblem, Problem
+from ..screen import some_names
+from ..units import counted
+from .scale_in import ScaleInPlan, ScaleInRules, plan_scale_in
 
 SCALE_OUT, SCALE_IN, REPLACE, KEEP = "scale_out", "scale_in", "replace", "keep"
 OPERATIONS = (SCALE_OUT, SCALE_IN, REPLACE, KEEP)

@@ -15,27 +15,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup, Server, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.even_replicas import (
-    GOALS,
-    BalanceLimits,
-    PlacedGroup,
-    ReplicaHost,
-    even_replicas,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
-    LastingRules,
-    asset_limit,
-    carriers,
-    free_bytes,
-    lasting_rules,
-    own_tag,
-    replica_requirements,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ..health.rules import group_problems
+from ..nats.model import Cluster, RaftGroup, Server, Stream
+from ..problem import Problem
+from ..screen import Page, listing, page
+from ..units import human_bytes, human_seconds
+from .even_replicas import GOALS, BalanceLimits, PlacedGroup, ReplicaHost, even_replicas
+from .rules import LastingRules, asset_limit, carriers, free_bytes, lasting_rules, own_tag, replica_requirements
 
 #: The names of the soft goals in a plan, in order.
 GOAL_NAMES = ("bytes", "write bytes", "HA assets")

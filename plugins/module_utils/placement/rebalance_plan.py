@@ -16,9 +16,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebalance import RebalancePlan, ReplicaMove
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import asset_limit, unique_tag
+from ..nats.model import Cluster, Stream
+from .rebalance import RebalancePlan, ReplicaMove
+from .rules import asset_limit, unique_tag
 
 SCHEMA, VERSION = "natsops.jetstream.rebalance_plan", 1
 

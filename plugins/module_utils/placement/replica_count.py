@@ -14,14 +14,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import ALL_ACCOUNTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
-    evaluate_candidates,
-    replica_requirements,
-    simulate_move,
-)
+from ..health.rules import group_problems
+from ..nats.accounts import ALL_ACCOUNTS
+from ..nats.model import Cluster, Consumer, Stream
+from .rules import evaluate_candidates, replica_requirements, simulate_move
 
 KEEP, FOLLOW = "keep", "follow"
 

@@ -14,44 +14,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    LEVEL_2_15,
-    Cluster,
-    RaftGroup,
-    Stream,
-    peer_id,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.cluster_reader import read_led_cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
-    PlacementResult,
-    evaluate_candidates,
-    own_tag,
-    replica_requirements,
-    simulate_move,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import (
-    StreamState,
-    problems,
-    read_state,
-    unsettled,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import EVERY, Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll import leadership as leaders
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import StepDownJob as StepDown
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import step_down
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down_assets import AssetGroups, StepDownAsset
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import (
-    ELECTION_SECONDS,
-    POLL_SECONDS,
-    is_transient,
-    wait_until,
-)
+from ..health.rules import group_problems
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.meta_api import MetaApi
+from ..nats.model import LEVEL_2_15, Cluster, RaftGroup, Stream, peer_id
+from ..nats.system_api import SystemApi
+from ..progress import EVERY, Progress
+from ..roll import leadership as leaders
+from ..roll.step_down import StepDownJob as StepDown
+from ..roll.step_down import step_down
+from ..roll.step_down_assets import AssetGroups, StepDownAsset
+from ..units import human_bytes
+from ..waiting import ELECTION_SECONDS, POLL_SECONDS, is_transient, wait_until
+from .cluster_reader import read_led_cluster
+from .rules import PlacementResult, evaluate_candidates, own_tag, replica_requirements, simulate_move
+from .stream_state import StreamState, problems, read_state, unsettled
 
 REMOVE, EVACUATE = "remove", "evacuate"
 #: Maximum number of progress samples kept for one run.

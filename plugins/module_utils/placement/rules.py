@@ -14,12 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Cluster,
-    JetStreamSummary,
-    Server,
-    Stream,
-)
+from ..nats.model import Cluster, JetStreamSummary, Server, Stream
 
 #: A server with this tag takes no new replicas (jetstream_cluster.go jsExcludePlacement).
 DRAIN_TAG = "!jetstream"

@@ -12,14 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import LEVEL_2_15, Cluster, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rules import (
-    evaluate_candidates,
-    replica_requirements,
-    simulate_move,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ..health.rules import Limits
+from ..nats.model import LEVEL_2_15, Cluster, Stream
+from ..problem import ERROR, WARNING, Problem
+from .rules import evaluate_candidates, replica_requirements, simulate_move
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    Consumer,
-    RaftGroup,
-    Stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
+from ..health.rules import group_problems
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.model import Consumer, RaftGroup, Stream
+from ..nats.replies import consumer_group, stream_group
 
 
 @dataclass(frozen=True)

@@ -17,28 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.evidence import INDEX as EVIDENCE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT, account_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor, without_secrets
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.bundle_archive import (
-    UNCLUSTERED,
-    BundleWriter,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import (
-    CLUSTER_INFO_SPEC,
-    read_cluster_info,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import timestamp, with_limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..host.evidence import INDEX as EVIDENCE
+from ..nats.account_names import SYSTEM_ACCOUNT, account_id
+from ..nats.client import Client, ConnectionOptions, NatsFailure
+from ..nats.model import Server
+from ..nats.system_api import SystemApi
+from ..redaction import Redactor, without_secrets
+from ..telemetry.capture import ENDPOINTS
+from ..telemetry.snapshot import timestamp, with_limits
+from ..units import human_bytes
+from ..versions import reported_version
+from .bundle_archive import UNCLUSTERED, BundleWriter
+from .cluster_info import CLUSTER_INFO_SPEC, read_cluster_info
 
 #: The requests to each server, most important first: endpoint, type of the artifact (jsm.go audit/archive/tag.go),
 #: options, and the first version that supports the endpoint. Subscriptions are counted but not listed, because subjects

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import Redactor
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..nats.failures import NatsFailure
+from ..redaction import Redactor
+from ..units import human_bytes
 
 SCHEMA, VERSION = "natsops.bundle", 1
 ROOT, MISC = "capture", "capture/misc"

@@ -9,22 +9,17 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_features import common_flags
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
-    Expectations,
-    Limits,
-    difference_problems,
-    health_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.run_isolation import Isolation
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import DIFFERENCE_AFTER
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
+from ..accounts.expiry import evaluate
+from ..accounts.run_expiry import read_logins
+from ..health.raft_features import common_flags
+from ..health.raft_silence import raft_silent_servers
+from ..health.rules import Expectations, Limits, difference_problems, health_problems
+from ..health.run_isolation import Isolation
+from ..health.sampling import DIFFERENCE_AFTER
+from ..nats.client import Client
+from ..nats.model import Cluster
+from ..nats.system_api import SystemApi
+from ..problem import Problem
 
 CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
     "detail": {"type": "str", "choices": ["servers", "assets"], "default": "assets"},

@@ -14,29 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import parse_catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene, scene_of_info
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import parse_problem, root_causes
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, known_problems, mark_texts
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import api_level
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_table import (
-    ReportColumn,
-    ReportSource,
-    ReportTable,
-    Row,
-    grouped,
-    sums,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.traffic_tables import (
-    account_tables,
-    connection_tables,
-    gateway_tables,
-    leafnode_tables,
-    route_tables,
-)
+from ..backup.catalogue import parse_catalogue
+from ..backup.protection import protections
+from ..health.cause import Scene, scene_of_info
+from ..health.causes import parse_problem, root_causes
+from ..health.rules import split_tolerated
+from ..maintenance import Mark, known_problems, mark_texts
+from ..nats.account_names import account_id
+from ..nats.model import api_level
+from .report_table import ReportColumn, ReportSource, ReportTable, Row, grouped, sums
+from .traffic_tables import account_tables, connection_tables, gateway_tables, leafnode_tables, route_tables
 
 SCHEMA = 1
 DEFAULT_REPORTS = ("servers", "jetstream")

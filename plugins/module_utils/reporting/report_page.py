@@ -10,17 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    blocks,
-    cut,
-    fitting,
-    names_line,
-    page,
-    paragraphs,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes, human_seconds
+from ..screen import Page, blocks, cut, fitting, names_line, page, paragraphs
+from ..table import table_page
+from ..units import human_bytes, human_seconds
 
 _BAR_WIDTH = 30
 

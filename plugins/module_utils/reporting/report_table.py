@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
+from ..backup.catalogue import Catalogue
 
 Row = dict[str, Any]
 

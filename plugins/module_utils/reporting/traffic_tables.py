@@ -6,17 +6,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import compression_notes
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.report_table import (
-    ReportColumn,
-    ReportSource,
-    ReportTable,
-    Row,
-    address,
-    grouped,
-    silent_notes,
-    sums,
-)
+from ..health.routes import compression_notes
+from .report_table import ReportColumn, ReportSource, ReportTable, Row, address, grouped, silent_notes, sums
 
 _TRAFFIC = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 _TRAFFIC_COLUMNS = (

@@ -20,24 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import read_consumer_state
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import stream_key
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import (
-    BackupOutcome,
-    Stream,
-    chosen_streams,
-    folder,
-    not_saved,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
-    BackupStore,
-    staged_directory,
-    written,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_backup import WantedBackup, back_up
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.throwaway_server import (
+from ..backup.archive import read_consumer_state
+from ..backup.catalogue import stream_key
+from ..backup.restore_rules import position
+from ..backup.run_backup import BackupOutcome, Stream, chosen_streams, folder, not_saved
+from ..backup.selection import matches
+from ..backup.store import BackupStore, staged_directory, written
+from ..backup.stream_backup import WantedBackup, back_up
+from ..backup.throwaway_server import (
     ACCOUNT,
     SLACK,
     ended_by_signals,
@@ -46,30 +36,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.throwaway
     require_room,
     throwaway_server,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import (
-    StoredStream,
-    best_replica,
-    index_format,
-    stored_streams,
-    undeleted,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import (
-    JetStreamApi,
-    Listing,
-    TransferPace,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import unreadable_files
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.store_copy import (
-    StoreError,
-    folder_bytes,
-    load_alone,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..host.s2 import ArchiveError
+from ..host.store import StoredStream, best_replica, index_format, stored_streams, undeleted
+from ..nats.client import Client, NatsFailure
+from ..nats.jetstream_api import JetStreamApi, Listing, TransferPace
+from ..nats.server_versions import unreadable_files
+from ..progress import Progress
+from ..screen import Page, some_names
+from ..table import table_page
+from ..units import human_bytes
+from .store_copy import StoreError, folder_bytes, load_alone
 
 _LOG_LINES = 3
 #: The data about a stream that is read from a copy before the stream is loaded.

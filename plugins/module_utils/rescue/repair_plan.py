@@ -14,25 +14,10 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
-    Expectations,
-    Limits,
-    different_replicas,
-    group_problems,
-    health_problems,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    CONSUMER,
-    META,
-    STREAM,
-    Cluster,
-    Consumer,
-    Peer,
-    RaftGroup,
-    Stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, listing, page
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
+from ..health.rules import Expectations, Limits, different_replicas, group_problems, health_problems
+from ..nats.model import CONSUMER, META, STREAM, Cluster, Consumer, Peer, RaftGroup, Stream
+from ..screen import Page, listing, page
+from ..units import counted
 
 #: The findings.
 CONSUMER_GHOST = "consumer_ghost"

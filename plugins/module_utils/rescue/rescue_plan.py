@@ -16,9 +16,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import ASIDE
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, MetaGroup, Stream
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
+from ..host.store import ASIDE
+from ..nats.model import Cluster, MetaGroup, Stream
+from ..screen import Page, blocks, first_items, listing, names_line, page, some_names
+from ..units import counted
+from ..versions import reported_version
+from .rescue_state import (
     BRING,
     COPY,
     RESTORE,
@@ -32,17 +35,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_st
     RescueStep,
     Sight,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-    blocks,
-    first_items,
-    listing,
-    names_line,
-    page,
-    some_names,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: The first release whose servers support a rescue.
 SINCE = (2, 15, 0)

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import (
-    Page,
-)
+from ..nats.account_names import account_labels
+from ..nats.model import Cluster
+from ..screen import Page
 
 #: The steps for servers before 2.15; each is carried out on the hosts.
 STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore"

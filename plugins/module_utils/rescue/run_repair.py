@@ -18,40 +18,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.consumer_places import place_consumers
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position, recreated_config
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import (
-    problem_folder,
-    write_problem_file,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Expectations, group_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_labels
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import CONSUMER_NOT_FOUND
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.known_servers import (
-    known_servers,
-    unknown_servers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.replica_moves import (
-    Mover,
-    MoveRequest,
-    stalled_failure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.placement.stream_state import read_state, unsettled
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import repair_plan as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.repair_plan import (
-    FaultEvidence,
-    RepairFinding,
-    RepairOptions,
-    RepairStep,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
+from ..backup.consumer_places import place_consumers
+from ..backup.restore_rules import position, recreated_config
+from ..health.problem_file import problem_folder, write_problem_file
+from ..health.rules import Expectations, group_problems
+from ..nats.account_names import account_labels
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.error_codes import CONSUMER_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi
+from ..nats.meta_api import MetaApi
+from ..nats.model import Cluster, Consumer
+from ..nats.replies import consumer_group
+from ..nats.system_api import SystemApi
+from ..placement.known_servers import known_servers, unknown_servers
+from ..placement.replica_moves import Mover, MoveRequest, stalled_failure
+from ..placement.stream_state import read_state, unsettled
+from ..waiting import wait_until
+from . import repair_plan as rules
+from .repair_plan import FaultEvidence, RepairFinding, RepairOptions, RepairStep
 
 #: The prefix of the name of the file for a consumer that is being recreated.
 _RECORD = "repair-"

@@ -20,29 +20,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import (
-    problem_folder,
-    write_problem_file,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import rescue_plan as rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_state import (
-    RescueHost,
-    RescueOptions,
-    RescuePlan,
-    RescueStep,
-    Sight,
-    Stored,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import page, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import POLL_SECONDS, is_transient, wait_until
+from ..health.problem_file import problem_folder, write_problem_file
+from ..nats.account_names import account_id
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
+from ..nats.meta_api import MetaApi
+from ..nats.model import Cluster, peer_id
+from ..nats.system_api import SystemApi
+from ..screen import page, some_names
+from ..units import counted
+from ..waiting import POLL_SECONDS, is_transient, wait_until
+from . import rescue_plan as rules
+from .rescue_state import RescueHost, RescueOptions, RescuePlan, RescueStep, Sight, Stored
 
 #: The prefix of the name of the file that keeps the servers' data.
 _RECORD = "rescue-"

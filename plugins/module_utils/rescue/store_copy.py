@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import isolated
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.files import to_disk
-from ansible_collections.natsops.jetstream.plugins.module_utils.host.highway import highwayhash64
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..backup.restore_rules import isolated
+from ..host.files import to_disk
+from ..host.highway import highwayhash64
+from ..units import human_bytes
 
 #: The system account's directory, which contains the Raft groups; a standalone server has none.
 _GROUPS = "_js_"

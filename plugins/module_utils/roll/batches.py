@@ -9,13 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.gates import (
-    STUCK_TIMEOUT,
-    Gate,
-    Steps,
-    gate_covers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_plan import BatchEffect
+from .gates import STUCK_TIMEOUT, Gate, Steps, gate_covers
+from .restart_plan import BatchEffect
 
 #: The option `rolling` of the planning modules (doc_fragments/rolling.py).
 ROLLING_SPEC: dict[str, dict[str, Any]] = {

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, parse_mark
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
+from ..maintenance import Mark, parse_mark
+from ..nats.times import parse_time
 
 #: The version of the journal's schema that this module supports.
 VERSION = 1

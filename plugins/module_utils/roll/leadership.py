@@ -12,15 +12,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    NEVER_HEARD,
-    MetaGroup,
-    Peer,
-    RaftGroup,
-    Server,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
+from ..health.rules import Limits
+from ..nats.model import NEVER_HEARD, MetaGroup, Peer, RaftGroup, Server
+from ..versions import reported_version
 
 #: A leader hands over only to a member with which it had contact within three heartbeats of one second (raft.go
 #: StepDown).

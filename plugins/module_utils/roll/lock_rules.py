@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import utc
+from ..maintenance import utc
 
 #: The owner of a lock, see `host.controller`. Locks written by other programs may contain any text.
 Owner = Union[Mapping[str, Any], str]

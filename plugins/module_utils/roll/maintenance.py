@@ -12,19 +12,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import StopPolicy, stop_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark, known_problems, parse_mark, utc
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.restart_plan import (
-    RollRules,
-    batch_effects,
-    lost_messages,
-    unchecked_losses,
-    ungated_losses,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listing, some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.table import table_page
+from ..health.rules import StopPolicy, stop_problems
+from ..maintenance import Mark, known_problems, parse_mark, utc
+from ..nats.model import Cluster
+from ..problem import ERROR, Problem
+from ..screen import listing, some_names
+from ..table import table_page
+from .restart_plan import RollRules, batch_effects, lost_messages, unchecked_losses, ungated_losses
 
 
 @dataclass(frozen=True)

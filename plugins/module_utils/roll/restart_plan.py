@@ -24,12 +24,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_silence import raft_silent_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import duplicate_problems
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, RaftGroup
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import FIRST_SEQ_PURGED
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import human_bytes
+from ..health.raft_silence import raft_silent_servers
+from ..health.rules import duplicate_problems
+from ..nats.model import Cluster, RaftGroup
+from ..nats.server_versions import FIRST_SEQ_PURGED
+from ..problem import ERROR, WARNING, Problem
+from ..units import human_bytes
 
 #: Colourings to try for each number of batches, because a different order may find a solution.
 ATTEMPTS = 24

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
+from ..nats.times import parse_time
 
 #: The states of a host: its server has not been restarted yet, is running again, or its batch is complete.
 PLANNED, BACK, DONE = "planned", "back", "done"

@@ -17,22 +17,14 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, Union
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import fail
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.progress import Progress
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
-    FITS,
-    REFUSED,
-    SINGLE,
-    STEP_DOWN,
-    LeaderConstraints,
-    LeadershipPlan,
-    plan_group,
-    unknown_names,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import counted
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient
+
+from ..module import fail
+from ..nats.client import NatsFailure
+from ..nats.model import RaftGroup, Server
+from ..progress import Progress
+from ..units import counted
+from ..waiting import is_transient
+from .leadership import FITS, REFUSED, SINGLE, STEP_DOWN, LeaderConstraints, LeadershipPlan, plan_group, unknown_names
 
 CONSTRAINTS_SPEC: dict[str, dict[str, Any]] = {
     "away_from": {"type": "list", "elements": "str", "default": []},

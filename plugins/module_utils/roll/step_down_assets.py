@@ -10,26 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
-    ACCOUNT_SPEC,
-    fail,
-    make_module,
-    run_connected,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.accounts import Connections
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.error_codes import STREAM_NOT_FOUND
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi, require_name
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    CONSUMER,
-    STREAM,
-    RaftGroup,
-    Server,
-    peer_id,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import consumer_group, stream_group
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi, read_servers
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
+
+from ..module import ACCOUNT_SPEC, fail, make_module, run_connected
+from ..nats.accounts import Connections
+from ..nats.client import NatsFailure
+from ..nats.error_codes import STREAM_NOT_FOUND
+from ..nats.jetstream_api import JetStreamApi, require_name
+from ..nats.model import CONSUMER, STREAM, RaftGroup, Server, peer_id
+from ..nats.replies import consumer_group, stream_group
+from ..nats.system_api import SystemApi, read_servers
+from ..waiting import is_transient, positive, wait_until
+from .leadership import (
     REFUSED,
     SINGLE,
     STEP_DOWN,
@@ -39,7 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership 
     supports_placement,
     with_targets,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import (
+from .step_down import (
     CONSTRAINTS_SPEC,
     SETTLE_SECONDS,
     Reading,
@@ -51,7 +42,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down i
     require_known,
     step_down,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import is_transient, positive, wait_until
 
 ASSET_SPEC: dict[str, dict[str, Any]] = {
     **CONSTRAINTS_SPEC,

@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.meta_api import MetaApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import RaftGroup, Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.leadership import (
-    REFUSED,
-    STEP_DOWN,
-    LeaderConstraints,
-    leader_by_majority,
-    plan_group,
-    supports_placement,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.step_down import Reading, StepDownJob, step_down
+from ..nats.client import Client, NatsFailure
+from ..nats.meta_api import MetaApi
+from ..nats.model import RaftGroup, Server
+from ..nats.system_api import SystemApi
+from .leadership import REFUSED, STEP_DOWN, LeaderConstraints, leader_by_majority, plan_group, supports_placement
+from .step_down import Reading, StepDownJob, step_down
 
 
 class MetaGroups:

@@ -13,32 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.raft_features import (
-    RAFT_FEATURES,
-    common_flags,
-    enabled_flags,
-    is_mostly_turned_off,
-    streams_with,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    API_LEVELS,
-    Cluster,
-    Consumer,
-    Server,
-    Stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import SERIES, parse_series
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import (
-    ERROR,
-    WARNING,
-    ConfigProblem,
-    Problem,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import (
-    parse_version,
-    reported_version,
-)
+from ..health.raft_features import RAFT_FEATURES, common_flags, enabled_flags, is_mostly_turned_off, streams_with
+from ..nats.model import API_LEVELS, Cluster, Consumer, Server, Stream
+from ..nats.server_versions import SERIES, parse_series
+from ..problem import ERROR, WARNING, ConfigProblem, Problem
+from ..screen import some_names
+from ..versions import parse_version, reported_version
 
 #: A version's three numbers, and whether it is a release: 2.15.0-RC.1 comes before 2.15.0.
 Version = tuple[int, int, int, bool]

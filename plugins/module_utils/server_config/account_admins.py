@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import examine
-from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
+from ..nats.model import INBOX_PREFIX
+from ..subjects import subject_matches
+from .passwords import is_hash
+from .syntax import examine
 
 #: Permissions to manage, back up and restore streams and consumers, which include reading every stored message. The
 #: user can neither publish to the account's own subjects nor read the replies that its other users receive.

@@ -14,48 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import Page, blocks, listing, page
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import (
-    get_block,
-    get_cluster_name,
-    get_jetstream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.compose import (
-    CLUSTER,
-    JETSTREAM,
-    PLAIN,
-    HostInputs,
-    compose,
-    merged,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.foreign_unit import (
-    Carried,
-    carry_over,
-    may_be_secret,
-    notes,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.host_rules import decided_by_the_unit
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import is_hash
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
-    canonical,
-    config_change,
-    is_reloadable,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    ConfigError,
-    Leaf,
-    Path,
-    is_secret,
-    leaves,
-    normalise,
-    secret_name,
-    show,
-    transform,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import config_problems
+from ..nats.account_names import SYSTEM_ACCOUNT
+from ..screen import Page, blocks, listing, page
+from .case import get_block, get_cluster_name, get_jetstream
+from .compose import CLUSTER, JETSTREAM, PLAIN, HostInputs, compose, merged
+from .foreign_unit import Carried, carry_over, may_be_secret, notes
+from .host_rules import decided_by_the_unit
+from .passwords import is_hash
+from .reload_rules import canonical, config_change, is_reloadable
+from .schema import SCHEMA, Key
+from .syntax import ConfigError, Leaf, Path, is_secret, leaves, normalise, secret_name, show, transform
+from .topology import routes
+from .validation import config_problems
 
 PREFIX = "nats_server_"
 ZONE_PREFIX = "az:"

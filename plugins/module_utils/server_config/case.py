@@ -9,18 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    Note,
-    examine,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import boolean
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
-    duration_seconds,
-    size_bytes,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import parse_version
+from ..nats.account_names import SYSTEM_ACCOUNT
+from ..problem import ConfigProblem
+from ..units import duration_seconds, size_bytes
+from ..versions import parse_version
+from .syntax import Note, examine
+from .topology import boolean
 
 LISTENERS = ("cluster", "gateway", "leafnodes", "websocket", "mqtt")
 

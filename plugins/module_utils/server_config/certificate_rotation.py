@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import listed
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.rotation_batches import RotationBatch
+from ..screen import listed
+from .rotation_batches import RotationBatch
 
 #: The steps that change files, in order.
 ORDER = ("renew", "trust_new_ca", "new_certificates", "remove_old_ca")

@@ -15,9 +15,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reading import Block
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import Note, Path, examine
+from .reading import Block
+from .schema import SCHEMA, Key
+from .syntax import Note, Path, examine
 
 # The flags that set one key, by all of their names.
 _KEYS: dict[str, Path] = {

@@ -13,15 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import with_operators
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.metrics_user import METRICS_PERMISSIONS
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import (
-    boolean,
-    gateways,
-    leaf_remotes,
-    routes,
-)
+from ..nats.account_names import SYSTEM_ACCOUNT
+from .account_admins import with_operators
+from .metrics_user import METRICS_PERMISSIONS
+from .topology import boolean, gateways, leaf_remotes, routes
 
 Config = dict[str, Any]
 

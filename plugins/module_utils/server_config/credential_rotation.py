@@ -17,11 +17,11 @@ from math import ceil
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CLIENT_NAME
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.rotation_batches import RotationBatch
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds
+from ..nats.account_names import GLOBAL_ACCOUNT
+from ..nats.model import CLIENT_NAME
+from ..units import duration_seconds
+from .reload_rules import config_change
+from .rotation_batches import RotationBatch
 
 _NOTHING_TO_DO = "There is nothing to do: the servers have the credentials of the inventory."
 _BEFORE_THE_FIRST_STEP = "The inventory and the server disagree, or the server is not reachable. Nothing was changed."

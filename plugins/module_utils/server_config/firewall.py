@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound, is_loopback
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import Topology, members
+from .listeners import bound, is_loopback
+from .topology import Topology, members
 
 #: The listeners that `allow` can open to additional sources.
 LISTENERS = ("client", "cluster", "gateway", "leafnodes", "websocket", "mqtt", "monitoring")

@@ -10,28 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import peer_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.server_versions import (
-    index_writer,
-    parse_series,
-    unreadable_files,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.screen import some_names
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import (
-    Case,
-    bytes_or,
-    error,
-    get_block,
-    get_jetstream,
-    warning,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
-    counted,
-    human_bytes,
-)
+from ..nats.account_names import GLOBAL_ACCOUNT
+from ..nats.model import peer_id
+from ..nats.server_versions import index_writer, parse_series, unreadable_files
+from ..problem import ConfigProblem
+from ..screen import some_names
+from ..units import counted, human_bytes
+from .account_admins import has_jetstream
+from .case import Case, bytes_or, error, get_block, get_jetstream, warning
 
 VOLATILE_FILESYSTEMS = {"tmpfs", "ramfs", "devtmpfs"}
 NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "lustre", "9p", "virtiofs"} | {

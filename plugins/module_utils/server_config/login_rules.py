@@ -8,30 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import (
-    LISTENERS,
-    Case,
-    blocks,
-    error,
-    has_users,
-    listed_users,
-    other_accounts,
-    warning,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
-    BcryptError,
-    check_password,
-    is_hash,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    leaves,
-    show,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
-    counted,
-)
+from ..nats.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from ..problem import ConfigProblem
+from ..units import counted
+from .case import LISTENERS, Case, blocks, error, has_users, listed_users, other_accounts, warning
+from .passwords import BcryptError, check_password, is_hash
+from .syntax import leaves, show
 
 CONNECTION_TYPES = {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
 

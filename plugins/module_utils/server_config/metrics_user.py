@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import INBOX_PREFIX
+from ..nats.model import INBOX_PREFIX
 
 #: The endpoints of each server, without those that change it (RELOAD, LDM, KICK) or return a profile (PROFILEZ).
 ENDPOINTS = (

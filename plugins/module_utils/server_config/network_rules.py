@@ -11,28 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.account_admins import has_jetstream
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import (
-    LISTENERS,
-    Case,
-    blocks,
-    bytes_or,
-    error,
-    listed_users,
-    seconds_or,
-    warning,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import bound, is_loopback
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import (
-    is_hash,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import (
-    counted,
-    human_bytes,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
+from ..nats.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from ..problem import ConfigProblem
+from ..units import counted, human_bytes
+from ..versions import supports
+from .account_admins import has_jetstream
+from .case import LISTENERS, Case, blocks, bytes_or, error, listed_users, seconds_or, warning
+from .listeners import bound, is_loopback
+from .passwords import is_hash
 
 DEFAULT_MAX_PAYLOAD = 1024 * 1024
 DEFAULT_MAX_PENDING = 64 * 1024 * 1024

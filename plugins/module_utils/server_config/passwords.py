@@ -16,15 +16,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import is_reloadable
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    ConfigError,
-    Leaf,
-    normalise,
-    read_secrets,
-    secret_name,
-    transform,
-)
+from .reload_rules import is_reloadable
+from .syntax import ConfigError, Leaf, normalise, read_secrets, secret_name, transform
 
 HASH = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _LOOKS_HASHED = re.compile(r"\$2[abxy]\$\d\d\$")

@@ -12,17 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    Leaf,
-    Path,
-    identity,
-    is_secret,
-    normalise,
-    show,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, size_bytes
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
+from ..units import duration_seconds, size_bytes
+from ..versions import supports
+from .schema import SCHEMA, Key
+from .syntax import Leaf, Path, identity, is_secret, normalise, show
 
 RELOAD_OVER_NATS = ("2.10.0",)
 GROWING_STORE = ("2.12.7", "2.14.0")

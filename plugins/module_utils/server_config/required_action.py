@@ -13,12 +13,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import parse_mark
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import (
-    config_change,
-    gateway_tls_first,
-)
+from ..maintenance import parse_mark
+from ..nats.times import parse_time
+from .reload_rules import config_change, gateway_tls_first
 
 
 def epoch(timestamp: str) -> float:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
-from ansible_collections.natsops.jetstream.plugins.module_utils.units import duration_seconds, size_bytes
+from ..units import duration_seconds, size_bytes
+from .schema import SCHEMA, Key
 
 Path = tuple[str, ...]  # an element of a list is written "[identity]"
 

@@ -15,14 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ConfigProblem
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import (
-    Case,
-    error,
-    make_case,
-    warning,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.host_rules import (
+from ..problem import ConfigProblem
+from ..versions import supports
+from .case import Case, error, make_case, warning
+from .host_rules import (
     drop_ins_of_others,
     extra_files,
     foreign_store,
@@ -36,7 +32,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ho
     store_of_newer_version,
     unreachable_streams,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.login_rules import (
+from .login_rules import (
     auth_callout,
     first_accounts,
     no_auth_user,
@@ -45,7 +41,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.lo
     system_account,
     users,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.network_rules import (
+from .network_rules import (
     advertised,
     certificates,
     certificates_of_clients,
@@ -64,13 +60,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ne
     route_pool,
     routes,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
-from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import (
-    Path,
-    identity,
-    show,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
+from .schema import SCHEMA, Key
+from .syntax import Path, identity, show
 
 
 def config_problems(config: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[ConfigProblem]:

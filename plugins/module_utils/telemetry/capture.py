@@ -16,24 +16,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import read_drift
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE as CATALOGUE
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import (
-    Catalogue,
-    CatalogueError,
-    read_catalogue,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import UNREADABLE, Server, domains
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import parse_server
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import Answer, SystemApi, new_accounts
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.server_log import log_lines
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
+from ..accounts.expiry import Logins
+from ..assets.drift import read_drift
+from ..backup.catalogue import FILE as CATALOGUE
+from ..backup.catalogue import Catalogue, CatalogueError, read_catalogue
+from ..backup.protection import protections
+from ..backup.store import BackupStore
+from ..nats.client import Client, NatsFailure
+from ..nats.model import UNREADABLE, Server, domains
+from ..nats.replies import parse_server
+from ..nats.system_api import Answer, SystemApi, new_accounts
+from ..nats.times import parse_time
+from ..versions import reported_version
+from . import json_text
+from .server_log import log_lines
+from .snapshot import (
     JSON,
     JWTS,
     LAKE,
@@ -47,7 +44,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapsh
     servers_summary,
     timestamp,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.versions import reported_version
 
 #: The requests to each server, in order: replies that are compared between servers come first, so they are from about
 #: the same time. Each request has its options and the first version that supports it.

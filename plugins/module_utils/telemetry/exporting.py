@@ -17,30 +17,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Generic, Optional, TypeVar
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import evaluate as evaluate_expiry
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import read_drift
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import FILE, read_catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import SelectionError
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import Limits
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.run_isolation import Isolation
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import (
-    Earlier,
-    Sample,
-    evaluate,
-    sorted_sample,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
-    Client,
-    ConnectionOptions,
-    NatsFailure,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import Journal, read_journal
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.metrics import (
+from ..accounts.expiry import Logins
+from ..accounts.expiry import evaluate as evaluate_expiry
+from ..accounts.run_expiry import read_logins
+from ..assets.drift import read_drift
+from ..backup.catalogue import FILE, read_catalogue
+from ..backup.selection import SelectionError
+from ..health.rules import Limits
+from ..health.run_isolation import Isolation
+from ..health.sampling import Earlier, Sample, evaluate, sorted_sample
+from ..nats.client import Client, ConnectionOptions, NatsFailure
+from ..nats.model import Cluster
+from ..nats.system_api import SystemApi
+from ..problem import ERROR, Problem
+from ..roll.journal import Journal, read_journal
+from .metrics import (
     REASONS,
     Exposition,
     FaultList,

@@ -14,32 +14,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import Drift
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection import matches, parse_taken
-from ansible_collections.natsops.jetstream.plugins.module_utils.dr.status import SILENCE
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, RootCause
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import server_findings
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
-    Limits,
-    StopPolicy,
-    members_in_step,
-    stoppable_servers,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.maintenance import Mark
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import (
-    CONSUMER,
-    META,
-    STREAM,
-    Cluster,
-    RaftGroup,
-    Stream,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
-from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
-from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import Journal
+from ..accounts.expiry import Expiry
+from ..assets.drift import Drift
+from ..backup.catalogue import Catalogue
+from ..backup.protection import protections
+from ..backup.selection import matches, parse_taken
+from ..dr.status import SILENCE
+from ..health.cause import KINDS, RootCause
+from ..health.diagnosis import server_findings
+from ..health.rules import Limits, StopPolicy, members_in_step, stoppable_servers
+from ..maintenance import Mark
+from ..nats.model import CONSUMER, META, STREAM, Cluster, RaftGroup, Stream
+from ..nats.times import certificate_ends, parse_time
+from ..problem import ERROR, WARNING, Problem
+from ..roll.journal import Journal
 
 COUNTER, GAUGE = "counter", "gauge"
 #: The default limits of the health gate.

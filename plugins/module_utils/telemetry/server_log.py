@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import timestamp
+from ..nats.failures import NatsFailure
+from .snapshot import timestamp
 
 #: Maximum number of lines, counted from the end.
 _MOST = 10_000

@@ -22,22 +22,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Logins, evaluate
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.fields import moment_words
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.account_names import account_id
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import NatsFailure
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
-from ansible_collections.natsops.jetstream.plugins.module_utils.redaction import without_secrets
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot_files import (
-    FILE_SIZE,
-    JsonLines,
-    Origin,
-    SnapshotTable,
-    write_durably,
-)
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.typed_columns import TypedTable
+from ..accounts.expiry import Logins, evaluate
+from ..accounts.fields import moment_words
+from ..nats.account_names import account_id
+from ..nats.failures import NatsFailure
+from ..nats.model import Server
+from ..redaction import without_secrets
+from . import json_text
+from .schema import TABLES
+from .snapshot_files import FILE_SIZE, JsonLines, Origin, SnapshotTable, write_durably
+from .typed_columns import TypedTable
 
 __all__ = [
     "FORGOTTEN_AFTER",

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
+from . import json_text
 
 #: Uncompressed bytes after which an endpoint's next file begins, because two tasks cannot read one gzip file at the
 #: same time.

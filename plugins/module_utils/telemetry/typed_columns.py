@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import IO, Any, Optional
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry import json_text
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import (
+from ..nats.failures import MissingLibrary
+from . import json_text
+from .schema import (
     CONFIG_FIELDS,
     DURATION,
     ENVELOPE,
@@ -34,11 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema
     field_tree,
     parse_type,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot_files import (
-    Origin,
-    SnapshotTable,
-    close_durably,
-)
+from .snapshot_files import Origin, SnapshotTable, close_durably
 
 #: Number of rows kept as objects, and as columns, until they are written.
 _ROWS, _GROUP = 4096, 65536

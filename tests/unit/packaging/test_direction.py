@@ -7,7 +7,9 @@ only."""
 from __future__ import annotations
 
 import ast
+import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,12 +53,29 @@ def test_playbooks_act_through_the_role_of_the_cluster() -> None:
         assert set(entries) <= allowed, path
 
 
+def collection_imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield, for each import from plugins/, the path below it without suffix, and the imported names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        name = (node.module or "").replace(".", "/")
+        if node.level:
+            base = path.relative_to(CHECKOUT / "plugins").parents[node.level - 1]
+            yield (base / name).as_posix(), [one.name for one in node.names]
+        elif f"{node.module}.".startswith(f"{PLUGINS}."):
+            yield name.removeprefix(PLUGINS.replace(".", "/")).lstrip("/"), [one.name for one in node.names]
+
+
+def test_plugins_import_each_other_by_relative_names() -> None:
+    for path in (CHECKOUT / "plugins").rglob("*.py"):
+        assert f"from {PLUGINS}" not in path.read_text(), path
+
+
 @pytest.mark.parametrize("folder", ["plugins/modules", "extensions/eda/plugins/event_source"])
 def test_modules_and_event_sources_import_no_module(folder: str) -> None:
     for path in (CHECKOUT / folder).glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PLUGINS):
-                assert (node.module or "").split(".")[4] in {"module_utils", "plugin_utils"}, path
+        for name, _names in collection_imports(path):
+            assert name.split("/")[0] in {"module_utils", "plugin_utils"}, path
 
 
 def behaviours() -> list[list[list[str]]]:
@@ -71,16 +90,11 @@ def test_behaviours_are_documented() -> None:
     assert len(behaviours()) >= 18
 
 
+@functools.cache
 def imports(path: Path) -> set[Path]:
     """Return the plugin files of the collection that this file imports."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PLUGINS}."):
-            name = (node.module or "").removeprefix(f"{PLUGINS}.").replace(".", "/")
-            found |= {
-                CHECKOUT / "plugins" / f"{part}.py" for part in (name, *(f"{name}/{one.name}" for one in node.names))
-            }
-    return {file for file in found if file.is_file()}
+    found = [part for name, names in collection_imports(path) for part in (name, *(f"{name}/{one}" for one in names))]
+    return {file for file in (CHECKOUT / "plugins" / f"{part}.py" for part in found) if file.is_file()}
 
 
 def reached(starts: list[Path]) -> set[Path]:
