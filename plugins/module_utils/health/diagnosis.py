@@ -27,11 +27,10 @@ from .causes import parse_problem, root_causes
 from .log_kinds import log_kinds, log_text
 from .routes import expected_routes, gateway_problems, route_problems
 from .rules import split_tolerated
+from .verdict import CRITICAL, NOTE, OK, SEVERITIES, WARNING, extent, verdict
 
 SCHEMA = 1
-CRITICAL, WARNING, NOTE = "critical", "warning", "note"
-_ORDER = (CRITICAL, WARNING, NOTE)
-OK, FOUND, SKIPPED = "ok", "found", "skipped"
+FOUND, SKIPPED = "found", "skipped"
 #: Thresholds from which a measurement is a finding: seconds of round trip (nats server check connection), seconds
 #: between two clocks, percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit
 #: SERVER_008).
@@ -124,8 +123,6 @@ _CRITICAL_PROBLEMS = (
     "meta_outsider",
     "meta_group_foreign",
 )
-#: Problems of groups that are out of service until they are repaired; other problems only reduce redundancy.
-_OUTAGES = ("_no_leader", "_no_quorum", "_leader_disputed")
 #: Problems of expected servers that are not in the cluster.
 _NOT_THERE = ("server_missing", "server_isolated")
 
@@ -219,15 +216,20 @@ def diagnose(
     causes = [_cause_row(cause, evidence, logs) for cause in known_causes]
     for cause in causes:
         cause["commands"] = [_with_inventory(command, inventory) for command in cause["commands"]]
-    causes.sort(key=lambda cause: _ORDER.index(cause["severity"]))
+    causes.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
     findings = [finding for check in checks for finding in check.findings]
-    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     rows = [finding.as_dict() for finding in findings]
     steps = [command for cause in causes for command in cause["commands"]]
     steps += [row["next"] for row in rows if row["severity"] != NOTE]
     return {
         "schema": SCHEMA,
-        "verdict": _verdict([*causes, *rows], checks, sorted(marks), _extent(known_causes, evidence)),
+        "verdict": verdict(
+            [one["severity"] for one in (*causes, *rows)],
+            [check.name for check in checks if check.skipped],
+            sorted(marks),
+            extent([problem for cause in known_causes for problem in cause.problems], info),
+        ),
         "causes": causes,
         "checks": [check.as_dict() for check in checks],
         "findings": rows,
@@ -285,43 +287,6 @@ def _cause_row(
         last = sorted(logs.get(name, ()), key=lambda kind: str(kind["last"]))[-1:]
         row["evidence"] += [f"{name} logged last: {log_text(kind)}" for kind in last]
     return {**row, "severity": CRITICAL if severe else WARNING}
-
-
-def _extent(causes: Sequence[RootCause], evidence: DiagnosisEvidence) -> tuple[str, str]:
-    """Return the first word of a critical verdict, and a sentence on the servers that may still fail, if known."""
-    codes = {problem.code for cause in causes for problem in cause.problems if problem.severity == ERROR}
-    if "servers" not in evidence.info or any(code.endswith(_OUTAGES) for code in codes):
-        return "BROKEN", ""
-    meta = evidence.info.get("meta") or {}
-    answering = {server["name"] for server in evidence.info["servers"]}
-    spare = len(answering & set(meta.get("members") or ())) - int(meta.get("quorum") or 0)
-    if not meta.get("quorum") or spare < 0:
-        return "DEGRADED", ""
-    if spare:
-        return "DEGRADED", f" The meta group has a quorum; {counted(spare, 'more server')} may fail."
-    return "DEGRADED", " The meta group has a quorum, but loses it if one more server fails."
-
-
-def _verdict(
-    rows: Sequence[Mapping[str, Any]],
-    checks: Sequence[DiagnosisCheck],
-    away: Sequence[str],
-    extent: tuple[str, str],
-) -> dict[str, str]:
-    counts = {severity: sum(row["severity"] == severity for row in rows) for severity in _ORDER}
-    skipped = [check.name for check in checks if check.skipped]
-    blind = f" Not checked: {', '.join(skipped)}." if skipped else ""
-    if counts[CRITICAL]:
-        word, margin = extent
-        return {
-            "status": CRITICAL,
-            "text": f"{word}: {counts[CRITICAL]} critical, {counts[WARNING]} warnings.{margin}{blind}",
-        }
-    if counts[WARNING]:
-        return {"status": WARNING, "text": f"WORKING, with {counts[WARNING]} warnings.{blind}"}
-    if away:
-        return {"status": OK, "text": f"WORKING: in maintenance: {', '.join(away)}; no other problems found.{blind}"}
-    return {"status": OK, "text": f"HEALTHY: no problems found.{blind}"}
 
 
 def _server_row(server: Mapping[str, Any]) -> dict[str, Any]:

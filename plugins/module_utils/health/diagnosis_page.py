@@ -12,8 +12,9 @@ from typing import Any
 from ..screen import MAX_ROWS, Page, blocks, fitting, hidden_rest, listing, page, paragraphs
 from ..table import table, table_page
 from ..units import human_bytes, human_seconds
-from .diagnosis import FOUND, NOTE, OK, SKIPPED
+from .diagnosis import FOUND, SKIPPED
 from .log_kinds import log_text
+from .verdict import NOTE, OK
 
 #: Number of kinds of log lines per server in the complete diagnosis, and on a screen.
 _LINES_SHOWN = 10

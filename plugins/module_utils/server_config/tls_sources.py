@@ -39,7 +39,8 @@ def tls_sources(options: TlsSourceOptions, host: str) -> dict[str, Any]:
     files of the inventory after a rotation. `complete`: whether the operator supplies all current files. `authorities`:
     the file ca.crt that trusts the `current`, the `new` or `both` authorities. `supplied`: the variable → the file that
     a rotation needs. `authority`, `issuer`: directory (`dir`) and `key` of the current private authority, and of the one
-    that issues certificates during a rotation."""
+    that issues certificates during a rotation. `without_issue`: the steps of `nats_server_tls_step` that issue no
+    certificates."""
     supplies = options.source == "files"
     rotating = bool(options.new_ca_src) if supplies else options.source == "ca" and bool(options.new_ca_dir)
     current = _files(options, host, "", options.ca_dir)
@@ -49,6 +50,7 @@ def tls_sources(options: TlsSourceOptions, host: str) -> dict[str, Any]:
     return {
         "installed": options.source in ("files", "ca"),
         "rotating": rotating,
+        "without_issue": ["renew"] if rotating else [],
         "current": current,
         "new": new,
         "given": new if rotating else current,

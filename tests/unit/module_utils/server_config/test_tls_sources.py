@@ -20,14 +20,14 @@ def test_private_authority_has_a_certificate_and_a_key_for_each_host() -> None:
     found = tls_sources(TlsSourceOptions(source="ca", ca_dir="/pki"), "n1")
     files = {"ca.crt": "/pki/ca.crt", "server.crt": "/pki/n1.crt", "server.key": "/pki/n1.key"}
     assert (found["installed"], found["rotating"], found["complete"]) == (True, False, False)
-    assert found["current"] == found["given"] == files
+    assert found["current"] == found["given"] == files and found["without_issue"] == []
     assert found["authority"] == found["issuer"] == {"dir": "/pki", "key": "/pki/ca.key"}
 
 
 def test_new_private_authority_issues_the_certificates_with_its_own_key() -> None:
     options = TlsSourceOptions(source="ca", ca_dir="/pki", ca_key_file="/vault/ca.key", new_ca_dir="/pki2")
     found = tls_sources(options, "n1")
-    assert found["rotating"]
+    assert (found["rotating"], found["without_issue"]) == (True, ["renew"])
     assert found["authority"] == {"dir": "/pki", "key": "/vault/ca.key"}
     assert found["issuer"] == {"dir": "/pki2", "key": "/pki2/ca.key"}
     assert found["given"] == found["new"]
