@@ -20,10 +20,16 @@ enough, a normal distribution of errors is assumed. The spread comes from sums o
 by which the asset's own spread grew from one day to seven, and times √(1 + days / days of the slope) for the slope's error.
 
 Forecasts whose target day has passed are compared with the actual value (`backtests`); `capacity` shows their error next to
-each forecast, and the error of a forecast of no change. With fewer than 3 days with a slope the state is `unknown`.
+each forecast, and the error of a forecast of no change. With fewer than 3 days with a slope the state is `unknown`. A band is
+`tested` once 7 backtests over the same number of days show its error; until then it may be too narrow.
 
-Headroom considers only space: `fill` of a server's limit may be used after the failure (0.8, a setting). Tags, unique_tag
-and max_ha_assets are left to the planner. `days` divides the remaining space by the growth of the entire cluster.
+A server, zone, cluster or account whose streams all have max_bytes cannot exceed the sum of these limits, however fast it
+grows: if the sum is below its own limit, its state is `limited` and it has no days until full.
+
+Headroom considers space, and the number of servers that a stream's replicas need: `fill` of a server's limit may be used
+after the failure (0.8, a setting). Tags, unique_tag and max_ha_assets are left to the planner. A replica takes the larger of
+its size and its max_bytes, so only streams without max_bytes reduce the remaining space as they grow: `days` divides it by
+their growth.
 """
 
 from __future__ import annotations
@@ -32,9 +38,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.gold import columns
-from jetstream_insights.gold.common import GoldSettings, at, union, whole_hour, with_hour, zone
-from jetstream_insights.gold.forecast import ENOUGH, HORIZONS, JUDGED, KEY, LONG, SHOWN, backtests, forecasts
-from jetstream_insights.gold.tables import MOMENT, GoldTable, not_negative, ratio
+from jetstream_insights.gold.common import union, whole_hour, with_hour, zone
+from jetstream_insights.gold.forecast import ENOUGH, HORIZONS, JUDGED, KEY, LONG, SHOWN, WEEKS, backtests, forecasts
+from jetstream_insights.gold.headroom import headroom
+from jetstream_insights.gold.tables import GoldTable, not_negative, ratio
 from jetstream_insights.keys import ACCOUNT, CLUSTER, DOMAIN, SNAPSHOT, STREAM
 
 _ASSET = tuple(column.name for column in columns.ASSET)
@@ -46,6 +53,9 @@ _HOURS = 3
 #: The part of the limit that counts as full; the daily growth, as a part of the used space, that counts as none; the part of the
 #: larger slope beyond which growth has changed.
 _FULL, _FLAT, _CHANGED = 0.99, 0.001, 1 / 3
+
+#: Backtests over the same number of days after which a band is `tested`: those of a week.
+TESTED = 7
 
 
 def hourly_usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) -> DataFrame:
@@ -204,38 +214,41 @@ def growth(usage_rows: DataFrame, past: DataFrame) -> DataFrame:
     )
 
 
-def capacity(forecast_rows: DataFrame, backtest_rows: DataFrame, past: DataFrame) -> DataFrame:
-    """Return the fill level of each asset, when it will be full, and the error of such forecasts. `past`: earlier backtests."""
-    judged = (
-        backtest_rows.unionByName(past)
-        .where(F.col("horizon") <= SHOWN)
-        .groupBy(*KEY, "horizon")
-        .agg(
-            F.count(F.lit(1)).alias("backtests"),
-            F.percentile(F.abs("error"), 0.5).alias("error_p50"),
-            F.percentile(F.abs("error"), 0.9).alias("error_p90"),
-            F.percentile(F.abs("naive_error"), 0.5).alias("naive_p50"),
-            F.avg(F.col("covered").cast("double")).alias("coverage"),
-        )
-    )
-    shown = ("horizon", "backtests", "error_p50", "error_p90", "naive_p50", "coverage")
-    best = judged.groupBy(*KEY).agg(F.max_by(F.struct(*shown), "horizon").alias("of")).select(*KEY, "of.*")
+def capacity(
+    forecast_rows: DataFrame,
+    backtest_rows: DataFrame,
+    past: DataFrame,
+    streams: DataFrame,
+    replicas: DataFrame,
+    servers: DataFrame,
+) -> DataFrame:
+    """Return the fill level of each asset, when it will be full, and the error of such forecasts. `past`: earlier backtests;
+    `streams`, `replicas`, `servers`: those of the day's last snapshot."""
+    limits = stream_limits(streams, replicas, servers)
     short = F.col("basis") == "short"
     larger = F.greatest(F.abs("slope_short"), F.abs("slope_before"))
-    known = forecast_rows.join(best, on=list(KEY), how="left").withColumns(
-        {
-            "days": F.when(short, F.col("days_short")).otherwise(F.col("days_long")),
-            "changed": short & (F.abs(F.col("slope_short") - F.col("slope_before")) > larger * _CHANGED),
-            "free": not_negative(F.col("limit") - F.greatest("used", "reserved")),
-            "used_ratio": ratio(F.col("used"), F.col("limit")),
-            "reserved_ratio": ratio(F.col("reserved"), F.col("limit")),
-            "backtests": F.coalesce("backtests", F.lit(0)),
-        }
+    known = (
+        forecast_rows.join(_accuracy(backtest_rows.unionByName(past)), on=list(KEY), how="left")
+        .join(limits, on=list(KEY), how="left")
+        .withColumns(
+            {
+                "days": F.when(short, F.col("days_short")).otherwise(F.col("days_long")),
+                "changed": F.when(
+                    F.col("days_long") >= WEEKS,
+                    short & (F.abs(F.col("slope_short") - F.col("slope_before")) > larger * _CHANGED),
+                ),
+                "free": not_negative(F.col("limit") - F.greatest("used", "reserved")),
+                "used_ratio": ratio(F.col("used"), F.col("limit")),
+                "reserved_ratio": ratio(F.col("reserved"), F.col("limit")),
+                "backtests": F.coalesce("backtests", F.lit(0)),
+            }
+        )
     )
     flat = (F.col("slope") == 0) | (F.col("trimmed") & (F.abs("slope") <= F.col("used") * _FLAT))
     state = (
         F.when(F.col("limit").isNull(), "unlimited")
         .when(F.col("used") >= F.col("limit") * _FULL, "full")
+        .when(F.col("stream_limits") <= F.col("limit"), "limited")
         .when(F.col("days_long") < ENOUGH, "unknown")
         .when(flat, "plateau")
         .when(F.col("slope") > 0, "growing")
@@ -253,95 +266,85 @@ def capacity(forecast_rows: DataFrame, backtest_rows: DataFrame, past: DataFrame
         last, change = changes[-1]
         beyond = F.when(change > 0, left * last / change)
         known = F.when(F.col("days_long") >= ENOUGH, F.coalesce(*reached, beyond))
-        return F.when(F.col("state") == "full", 0.0).when(F.col("state") != "plateau", known)
+        return F.when(F.col("state") == "full", 0.0).when(~F.col("state").isin("plateau", "limited"), known)
 
     def band(percentile: str) -> Column:
         return full(*((days, F.col(f"change_{days}_{percentile}")) for days in HORIZONS))
 
+    forecast = F.when(
+        F.col("days_long") >= ENOUGH, F.when(F.col("backtests") >= TESTED, "tested").otherwise("untested")
+    )
     return known.withColumn("state", state).withColumns(
-        {"full_p10": band("p90"), "full_p50": full((1, F.col("slope"))), "full_p90": band("p10")}
+        {
+            "full_p10": band("p90"),
+            "full_p50": full((1, F.col("slope"))),
+            "full_p90": band("p10"),
+            "confidence": forecast,
+        }
     )
 
 
-def headroom(
-    report_servers: DataFrame, stream_replicas: DataFrame, forecast_rows: DataFrame, settings: GoldSettings
-) -> DataFrame:
-    """Return for each server, and each zone, whether the rest of its cluster could take its data if it failed now."""
-    moment = [column.name for column in MOMENT]
-    servers = report_servers.where("answered AND jetstream").select(
-        *moment, *CLUSTER, "server", "zone", "max_storage", "storage", "reserved_storage"
-    )
-    used = F.greatest("storage", "reserved_storage")
-    room = F.when(F.col("max_storage") > 0, F.greatest(F.col("max_storage") * F.lit(settings.fill) - used, F.lit(0.0)))
-    with_room = servers.select(*moment, *CLUSTER, "server", "zone", room.alias("room"))
-    everybody = with_room.groupBy(*moment, *CLUSTER).agg(
-        F.collect_list(F.struct("server", "zone", "room")).alias("servers")
-    )
-    held = (
-        at(stream_replicas, servers.select("fleet", "snapshot").distinct())
-        .where(F.col("storage") == "file")
-        .join(F.broadcast(servers.select("fleet", "snapshot", "server", "zone")), on=["fleet", "snapshot", "server"])
-        .select(
-            "fleet", "snapshot", *STREAM, "cluster", "server", "zone",
-            F.greatest(F.coalesce("bytes", F.lit(0)), F.coalesce("max_bytes", F.lit(0))).cast("double").alias("size"),
-        )
-        .withColumn("copies", F.count(F.lit(1)).over(Window.partitionBy("fleet", "snapshot", *STREAM)))
-    )  # fmt: skip
-    failing = union(
-        [_failing(held, with_room, everybody, scope, name) for scope, name in (("server", "server"), ("zone", "zone"))]
-    )
-    slope = forecast_rows.where("scope = 'cluster' AND resource = 'file' AND days_long >= 1").select(
-        "fleet", *CLUSTER, "slope"
-    )
-    joined = failing.join(F.broadcast(slope), on=["fleet", *CLUSTER], how="left")
-    after = F.col("free") - F.col("need")
-    days = F.when(after < 0, 0.0).when(F.col("slope") > 0, after / F.col("slope"))
-    fits = (after >= 0) & (F.col("largest").isNull() | (F.col("largest") <= F.col("largest_free")))
-    return joined.withColumns({"after": after, "fits": fits, "days": days})
-
-
-def _failing(held: DataFrame, servers: DataFrame, everybody: DataFrame, scope: str, name: str) -> DataFrame:
-    """Return the data to rebuild and the data lost if each server or zone fails, and the space on the remaining servers."""
-    moment = [column.name for column in MOMENT]
-    key = ["fleet", "snapshot", *CLUSTER, name]
-    stream_rows = (
-        held.where(F.col(name).isNotNull())
-        .groupBy(*key, "account", "stream")
+def _accuracy(due: DataFrame) -> DataFrame:
+    """Return the error of each asset's forecasts: over the longest time for which enough are due, else for which any are."""
+    judged = (
+        due.where(F.col("horizon") <= SHOWN)
+        .groupBy(*KEY, "horizon")
         .agg(
-            F.count(F.lit(1)).alias("here"),
-            F.max("copies").alias("copies"),
-            F.sum("size").alias("size"),
-            F.max("size").alias("largest"),
+            F.count(F.lit(1)).alias("backtests"),
+            F.percentile(F.abs("error"), 0.5).alias("error_p50"),
+            F.percentile(F.abs("error"), 0.9).alias("error_p90"),
+            F.percentile(F.abs("naive_error"), 0.5).alias("naive_p50"),
+            F.avg(F.col("covered").cast("double")).alias("coverage"),
         )
     )
-    survives = F.col("here") < F.col("copies")
-    sums = stream_rows.groupBy(*key).agg(
-        F.sum(F.when(survives, F.col("size"))).alias("need"),
-        F.sum(F.when(survives, F.col("here"))).alias("replicas"),
-        F.max(F.when(survives, F.col("largest"))).alias("largest"),
-        F.sum(F.when(~survives, F.col("largest"))).alias("lost"),
-    )
-    units = servers.where(F.col(name).isNotNull()).select(*moment, *CLUSTER, name).distinct()
-    left = F.filter("servers", lambda server: F.coalesce(server[name] != F.col(name), F.lit(True)))
-    rooms = F.transform("left", lambda server: server["room"])
-    return (
-        units.join(F.broadcast(everybody), on=[*moment, *CLUSTER])
-        .withColumn("left", left)
-        .withColumn("rooms", rooms)
-        .join(sums, on=key, how="left")
-        .select(
-            *moment,
-            *CLUSTER,
+    shown = ("horizon", "backtests", "error_p50", "error_p90", "naive_p50", "coverage")
+    rank = F.struct(F.col("backtests") >= TESTED, F.col("horizon"))
+    return judged.groupBy(*KEY).agg(F.max_by(F.struct(*shown), rank).alias("of")).select(*KEY, "of.*")
+
+
+def stream_limits(streams: DataFrame, replicas: DataFrame, servers: DataFrame) -> DataFrame:
+    """Return for each server, zone, cluster and account, in the day's last snapshot, the bytes that its streams may take at most:
+    the sum of their max_bytes over all replicas, null if one has none; and for each stream its behavior at the limit.
+
+    Without the streams of a server that did not report, a sum would be too small, so zones, clusters and accounts have none."""
+    fleet = ["fleet", "snapshot"]
+    reports = F.col("answered") & (~F.coalesce("jetstream", F.lit(False)) | F.col("reserved_storage").isNotNull())
+    complete = servers.groupBy(*fleet).agg(F.bool_and(reports).alias("complete"))
+    zones = servers.where("answered").select(*fleet, "server", "zone")
+    size = F.when(F.col("max_bytes") > 0, F.col("max_bytes")).cast("double")
+    held = replicas.join(F.broadcast(zones), on=[*fleet, "server"], how="left").withColumn("size", size)
+    all_sizes = F.greatest("num_replicas", F.lit(1)) * size
+    configured = streams.withColumns({"size": all_sizes, "server": F.lit(None), "zone": F.lit(None)})
+
+    def limits(rows: DataFrame, scope: str, name: str, whole: bool) -> DataFrame:
+        """Return the sums of a scope; `whole`: whether they need the reports of all servers."""
+        place = F.lit("") if scope == "account" else F.coalesce("cluster", F.lit(""))
+        named = rows.where(F.col(name).isNotNull()).withColumns({"name": F.col(name), "cluster": place})
+        sums = named.groupBy(
+            *fleet,
             F.lit(scope).alias("scope"),
-            F.col(name).alias("name"),
-            F.size("left").alias("servers_left"),
-            *(F.coalesce(column, F.lit(0)).alias(column) for column in ("need", "replicas", "lost")),
-            "largest",
-            # Null as soon as one of them is unknown.
-            F.aggregate("rooms", F.lit(0.0), lambda total, room: total + room).alias("free"),
-            F.array_max("rooms").alias("largest_free"),
-        )
-    )
+            F.coalesce("storage", F.lit("file")).alias("resource"),
+            "name",
+            *CLUSTER,
+        ).agg(F.when(F.count("size") == F.count(F.lit(1)), F.sum("size")).alias("stream_limits"))
+        return sums if not whole else sums.join(F.broadcast(complete.where("complete")), on=fleet, how="left_semi")
+
+    at_limit = streams.select(
+        "fleet", F.lit("stream").alias("scope"),
+        F.explode(F.array(F.coalesce("storage", F.lit("file")), F.lit("messages"))).alias("resource"),
+        F.concat_ws("/", "account", "stream").alias("name"), *DOMAIN, F.coalesce("cluster", F.lit("")).alias("cluster"),
+        F.lit(None).cast("double").alias("stream_limits"),
+        F.when((F.coalesce("retention", F.lit("limits")) == "limits") & (F.coalesce("discard", F.lit("old")) == "old"), "removes")
+        .when(F.coalesce("discard", F.lit("old")) == "old", "loses").otherwise("rejects").alias("at_limit"),
+    )  # fmt: skip
+    sums = [
+        limits(held, "server", "server", whole=False),
+        limits(held, "zone", "zone", whole=True),
+        limits(configured, "cluster", "cluster", whole=True),
+        limits(configured, "account", "account", whole=True),
+    ]
+    named = (*KEY, "stream_limits")
+    return union([*(frame.select(*named, F.lit(None).cast("string").alias("at_limit")) for frame in sums), at_limit])
 
 
 FACTS = (
@@ -375,7 +378,10 @@ TABLES = (
         "capacity",
         "asset",
         columns.CAPACITY,
-        ("gold.forecasts", "gold.backtests", f"past.backtests:{JUDGED - 1}"),
+        (
+            *("gold.forecasts", "gold.backtests", f"past.backtests:{JUDGED - 1}"),
+            *("last.streams", "last.stream_replicas", "gold.report_servers"),
+        ),
         capacity,
     ),
     GoldTable(

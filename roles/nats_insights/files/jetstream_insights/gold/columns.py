@@ -717,14 +717,29 @@ BACKTESTS = (
         "(actual − forecast_p50) / spread, the input of the bands; null with less than two weeks",
     ),
 )
+_STREAM_LIMITS = (
+    Col(
+        "stream_limits",
+        "double",
+        "sum of max_bytes over all replicas of its streams in the day's last snapshot; null for streams, if one has no "
+        "max_bytes, and except for servers if a server did not report",
+    ),
+    Col(
+        "at_limit",
+        "string",
+        "behavior of a stream at its limit: `removes` (discard old: the oldest messages), `loses` (discard old with retention "
+        "interest or workqueue: messages that no consumer has processed) or `rejects` (discard new: publishing); null for others",
+    ),
+)
 CAPACITY = (
     *DAY,
     *ASSET,
     Col(
         "state",
         "string",
-        "`unknown` (fewer than 3 days with a slope), `unlimited`, `full` (≥ 99 %), `plateau` (the slope is 0, or old messages "
-        "are removed and it is below 0.1 % a day), `shrinking`, `growing`",
+        "`unlimited`, `full` (≥ 99 %), `limited` (stream_limits ≤ limit: these streams cannot fill it), `unknown` (fewer than 3 "
+        "days with a slope), `plateau` (the slope is 0, or old messages are removed and it is below 0.1 % a day), `shrinking`, "
+        "`growing`",
     ),
     Col("used", "double", "at the end of the day"),
     Col("reserved", "double", "at the end of the day"),
@@ -737,7 +752,8 @@ CAPACITY = (
     Col(
         "changed",
         "boolean",
-        "whether the last week also differs from the weeks before by more than a third of the larger",
+        "whether the last week also differs from the weeks before by more than a third of the larger; null with fewer than "
+        "14 days with a slope in four weeks",
     ),
     Col("slope", "double", "expected change per day"),
     *_CHANGES,
@@ -749,12 +765,23 @@ CAPACITY = (
     ),
     Col("full_p50", "double", "the same with the slope"),
     Col("full_p90", "double", "the same at the lower edge of the band"),
-    Col("backtests", "int", "forecasts over 7 days (else 1 day) for a day within the last 28 days"),
+    Col(
+        "confidence",
+        "string",
+        "`tested` (7 or more backtests) or `untested`: the band may be too narrow, however close its edges are; null without a "
+        "forecast",
+    ),
+    Col(
+        "backtests",
+        "int",
+        "forecasts over 7 days (over 1 day until 7 of them are due) for a day within the last 28 days",
+    ),
     Col("horizon", "int", "days ahead of those forecasts"),
     Col("error_p50", "double", "median of their absolute errors"),
     Col("error_p90", "double", "90th percentile of their absolute errors"),
     Col("naive_p50", "double", "median absolute error of a forecast of no change"),
     Col("coverage", "double", "share of actual values between p10 and p90; the nominal value is 0.8"),
+    *_STREAM_LIMITS,
 )
 HEADROOM = (
     *MOMENT,
@@ -766,25 +793,37 @@ HEADROOM = (
     Col(
         "need",
         "double",
-        "file bytes of its replicas that can be rebuilt from other replicas: the larger of their size and their max_bytes",
+        "file bytes of its replicas that can be rebuilt on the remaining servers: the larger of their size and their max_bytes",
     ),
-    Col("replicas", "int", "number of those replicas"),
+    Col("replicas", "int", "number of its replicas whose stream has another replica elsewhere"),
+    Col(
+        "unplaced",
+        "int",
+        "number of those that no remaining server can take, because their stream has more replicas than servers remain: with its "
+        "quorum it stays available, but is not fully redundant until a server returns",
+    ),
     Col("lost", "double", "file bytes of streams with no replica elsewhere"),
     Col(
         "free",
         "double",
-        "free bytes on the remaining servers: limit × target (a setting) − the larger of used and reserved, at least 0; null if "
-        "a limit is unknown",
+        "free bytes on the remaining servers: limit × target (a setting) − the larger of the used bytes, the reserved bytes and "
+        "the sum over the replicas as in need, at least 0; null if a limit is unknown",
     ),
     Col("after", "double", "free − need"),
     Col("largest", "double", "bytes of the largest replica to rebuild"),
     Col("largest_free", "double", "free bytes on the remaining server that has the most"),
-    Col("fits", "boolean", "after ≥ 0 and largest ≤ largest_free"),
-    Col("slope", "double", "growth of file storage on all servers of the cluster in bytes per day; null if unknown"),
+    Col("has_space", "boolean", "after ≥ 0 and largest ≤ largest_free"),
+    Col("fits", "boolean", "has_space and unplaced = 0: full redundancy can be restored"),
+    Col(
+        "slope",
+        "double",
+        "growth of the replicas of streams without max_bytes that remain or are rebuilt, in bytes per day; null if the slope of "
+        "more than 10 % of their bytes is unknown",
+    ),
     Col(
         "days",
         "double",
-        "after / slope: days until it no longer fits; 0 if it does not fit now, null for never or unknown",
+        "after / slope: days until the space no longer suffices; 0 if it does not now, null for never (slope ≤ 0) or unknown",
     ),
 )
 
