@@ -21,10 +21,12 @@ from jetstream_insights import silver
 from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.cluster_checks import IN_STEP, LAG, SEEN
+from jetstream_insights.findings.document import page
 from jetstream_insights.findings.evaluate import RESULTS, Part, judge, summary
 from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import (
     NAMING,
+    NO_VALUE,
     Check,
     CheckSettings,
     Registry,
@@ -444,11 +446,32 @@ def test_peer_is_in_step_like_in_the_health_gate(spark: SparkSession) -> None:
     assert {True, False} == set(found)
 
 
+def test_every_compared_value_has_a_unit() -> None:
+    valued = {code: check for code, check in REGISTRY.checks.items() if check.value != NO_VALUE}
+    assert [code for code, check in valued.items() if not check.measured_in] == []
+    units = {
+        code: REGISTRY.checks[code].measured_in for code in ("CONSUMER_105", "CONSUMER_106", "HOST_102", "CAPACITY_201")
+    }
+    assert units == {"CONSUMER_105": "%", "CONSUMER_106": "messages", "HOST_102": "files", "CAPACITY_201": "days"}
+
+
 def test_texts_become_expressions() -> None:
     assert (
         text_sql("it's {a|percent}")
         == "concat('it\\'s ', coalesce(format_string('%.1f %%', 100 * CAST(a AS DOUBLE)), '?'))"
     )
+
+
+def test_counted_nouns_are_singular_for_one(spark: SparkSession) -> None:
+    text = text_sql("{n|count streams} with {n|count replicas} and {n|count entries}")
+    found = spark.sql(f"SELECT {text} FROM VALUES (1), (1200) AS t(n)").collect()
+    assert [row[0] for row in found] == [
+        "1 stream with 1 replica and 1 entry", "1,200 streams with 1,200 replicas and 1,200 entries",
+    ]  # fmt: skip
+
+
+def test_page_of_checks_gives_units() -> None:
+    assert {"- value: in %", "- value: in messages"} <= set(page().splitlines())
 
 
 def test_duplicate_check_codes_are_refused() -> None:

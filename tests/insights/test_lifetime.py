@@ -77,7 +77,7 @@ def test_a_finding_is_one_row_until_it_is_over(spark: SparkSession) -> None:
             look(1, "fail", "S", fleet="other"),
         )
     )  # fmt: skip
-    assert tuple(made.columns) == (*RESULTS, "state")
+    assert tuple(made.columns) == (*RESULTS, "unit", "state")
     assert seen(made) == {
         "LASTS": ("open", "fail", 0, 3),
         "MENDED": ("fixed", "fail", 0, 1),
@@ -208,6 +208,7 @@ def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) ->
 def test_finding_at_its_threshold_continues_over_midnight_and_in_the_next_run(spark: SparkSession) -> None:
     yesterday = judged_findings(results(spark, used(-1, 13.9, "LASTS"), used(-1, 13.9, "OVER")))
     today = results(spark, used(1, 14.1, "LASTS"), used(1, 16.0, "OVER"))
+    assert {row["unit"] for row in judged_findings(today, yesterday).collect()} == {"days"}
     assert seen(judged_findings(today, yesterday)) == {
         "LASTS": ("open", "fail", -1, -1),
         "OVER": ("fixed", "fail", -1, -1),

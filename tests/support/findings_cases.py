@@ -67,9 +67,11 @@ GOLD = {
     "catch_up double, stuck_seconds double",
     "capacity": "fleet string, day date, scope string, resource string, name string, cluster string, state string, `limit` "
     "double, "
-    "used_ratio double, changed boolean, slope double, full_p10 double, full_p50 double, full_p90 double",
+    "used_ratio double, changed boolean, slope double, full_p10 double, full_p50 double, full_p90 double, confidence string, "
+    "backtests int, at_limit string",
     "headroom": "fleet string, day date, snapshot string, taken timestamp, cluster string, scope string, name string, "
-    "servers_left int, need double, free double, largest double, fits boolean, days double",
+    "servers_left int, need double, replicas int, unplaced int, free double, largest double, has_space boolean, slope double, "
+    "days double",
 }
 GOLD |= {name: f"domain string, {columns}" for name, columns in GOLD.items() if name not in ("restarts", "storms")}
 
@@ -552,7 +554,22 @@ def _gold() -> Rows:
                 "full_p10": 100.0,
                 "full_p50": 200.0,
                 "full_p90": 300.0,
-            }
+                "confidence": "tested",
+                "backtests": 20,
+            },
+            {
+                **asset,
+                "scope": "stream",
+                "name": "A/RING",
+                "resource": "file",
+                "state": "growing",
+                "limit": 1e9,
+                "used_ratio": 0.1,
+                "full_p10": 100.0,
+                "full_p50": 200.0,
+                "at_limit": "removes",
+                "backtests": 1,
+            },
         ],
         "headroom": [
             asset
@@ -563,7 +580,11 @@ def _gold() -> Rows:
                 "need": 1e9,
                 "free": 1e12,
                 "largest": 1e9,
-                "fits": True,
+                "replicas": 3,
+                "unplaced": 0,
+                "has_space": True,
+                "slope": 1e6,
+                "days": 100.0,
             }
         ],
     }
@@ -668,6 +689,7 @@ FIRST: dict[str, Mapping[str, Any]] = {
 _HIDDEN = {"name": "n3", "peer": "id-n3", "current": False, "offline": False, "active": 60_000_000_000, "lag": 0}
 _BEHIND = {"peers": [peer("n2"), _HIDDEN]}
 _MIRROR = {"stream": "MIRROR"}
+_SERVER_ASSET, _RING = {"scope": "server"}, {"name": "A/RING"}
 _LEADS_MIRROR = {"stream": "MIRROR", "server": "n2"}
 
 
@@ -899,7 +921,7 @@ CASES: dict[str, Case] = {
     "SERVER_204": case("servers", lambda step: {"js_api_errors": 50 * step}),
     "SERVER_205": case("servers", lambda step: {"mem": 100_000_000 * (1 + step)}),
     "SERVER_206": case("servers", lambda step: {"config_digest": "sha256:a" if step < 3 else "sha256:b"}),
-    "SERVER_207": case("servers", lambda step: {"health": "error" if step == 2 else "ok"}),
+    "SERVER_207": case("servers", lambda step: {"health": "error" if step in (1, 2) else "ok"}),
     "SERVER_208": Case((Drop("servers", {"server": "n4"}, (2, 3)),), {"server": "n4"}),
     "SERVER_209": case("servers", lambda step: {"js_max_storage": (1000 - step) * GIB}),
     "SERVER_210": case("servers", lambda step: {"js_disabled": step > 3}),
@@ -982,10 +1004,12 @@ CASES: dict[str, Case] = {
     "CONSUMER_206": case("consumers", {"num_redelivered": 2, "ack_floor_stream_seq": 1989}),
     "CONSUMER_207": case("consumers", lambda step: {"ack_floor_stream_seq": 1989 - 100 * step}),
     "CONSUMER_208": case("consumers", lambda step: _leaderless() if step == 2 else {}),
-    "CAPACITY_201": case("capacity", {"full_p10": 5.0, "full_p50": 10.0}),
-    "CAPACITY_202": case("capacity", {"changed": True}),
-    "CAPACITY_203": case("headroom", {"fits": False}),
+    "CAPACITY_201": case("capacity", {"full_p10": 5.0, "full_p50": 10.0}, where=_SERVER_ASSET),
+    "CAPACITY_202": case("capacity", {"changed": True}, where=_SERVER_ASSET),
+    "CAPACITY_203": case("headroom", {"has_space": False}),
     "CAPACITY_204": case("headroom", {"days": 5.0}),
+    "CAPACITY_205": case("capacity", {"full_p10": 5.0, "full_p50": 10.0}, where=_RING),
+    "CAPACITY_206": case("headroom", {"servers_left": 2, "unplaced": 1}),
 }
 
 #: Fleets in which a fact is unknown or a deviation is configured: for each check, its result and the subject.
@@ -997,6 +1021,18 @@ OTHERS: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str, Mapping[
             change("consumers", {"num_pending": 0}),
         ),
         {"GATEWAY_101": ("pass", {"cluster": "C1"})},
+    ),
+    "numbers that limits are compared with are missing": (
+        (
+            change("accounts", {"connections": None}, account="A"),
+            change("servers", {"js_streams": None}, server="n1"),
+            change("streams", {"messages": 2, "last_ts": None}, stream="S"),
+        ),
+        {
+            "ACCOUNTS_001": ("unknown", {"account": "A"}),
+            "HOST_102": ("unknown", {"server": "n1"}),
+            "STREAM_123": ("unknown", {"stream": "S"}),
+        },
     ),
     "a server did not report VARZ": (
         (change("servers", dict.fromkeys(("js_unique_tag", "varz_reported", "varz_extra")), server="n5"),),
@@ -1337,6 +1373,46 @@ OTHERS_OVER_TIME: dict[str, tuple[tuple[Change | Drop, ...], dict[str, tuple[str
             change("accounts", lambda step: {"slow_consumers": (50, 50, 0, 3, 3, 3)[step]}, account="A"),
         ),
         {"SERVER_004": ("fail", {"server": "n1"}), "ACCOUNTS_202": ("fail", {"account": "A"})},
+    ),
+    "the first day of a lake": (
+        (
+            change("capacity", {"state": "unknown", "changed": None, "slope": None, "full_p10": None}),
+            change("headroom", {"slope": None, "days": None}),
+        ),
+        {
+            **{f"CAPACITY_20{number}": ("unknown", {"name": "server n1 file"}) for number in (1, 2)},
+            "CAPACITY_203": ("pass", {}),
+            "CAPACITY_204": ("unknown", {}),
+            "CAPACITY_205": ("unknown", {}),
+        },
+    ),
+    "three servers with streams of three replicas": (
+        (change("headroom", {"servers_left": 2, "unplaced": 3, "need": 0.0}),),
+        {"CAPACITY_203": ("none", {}), "CAPACITY_204": ("none", {}), "CAPACITY_206": ("fail", {})},
+    ),
+    "three servers, and one stream that two servers can hold": (
+        (change("headroom", {"servers_left": 2, "unplaced": 2, "has_space": False}),),
+        {"CAPACITY_203": ("fail", {}), "CAPACITY_204": ("none", {}), "CAPACITY_206": ("fail", {})},
+    ),
+    "growth that no storage can hold, on a server whose streams are limited": (
+        (change("capacity", {"state": "limited", "full_p10": None}, **_SERVER_ASSET),),
+        {"CAPACITY_201": ("pass", {"name": "server n1 file"})},
+    ),
+    "a stream that removes its oldest messages is full": (
+        (change("capacity", {"state": "full", "full_p10": 0.0}, **_RING),),
+        {"CAPACITY_201": ("none", {"name": "stream A/RING file"}), "CAPACITY_205": ("pass", {})},
+    ),
+    "a full stream loses unprocessed messages": (
+        (change("capacity", {"state": "full", "full_p10": 0.0, "at_limit": "loses"}, **_RING),),
+        {"CAPACITY_201": ("fail", {"name": "stream A/RING file"}), "CAPACITY_205": ("none", {})},
+    ),
+    "all snapshots of the day were taken within seconds": (
+        (change("snapshots", lambda step: {"taken": reported(END - timedelta(seconds=5 * (LAST - step)))}),),
+        {"FLEET_201": ("unknown", {})},
+    ),
+    "a server was unhealthy once": (
+        (change("servers", lambda step: {"health": "error" if step == 2 else "ok"}, server="n1"),),
+        {"SERVER_207": ("pass", {"server": "n1"})},
     ),
     "a server was removed on purpose": (
         (Drop("servers", {"server": "n4"}, (3, 4, 5)), Drop("meta_peers", {"peer": "n4"}, (3, 4, 5))),

@@ -721,6 +721,7 @@ class Part(Fleet):
             yield "META_102", {"domain": self.domain}
         if self.servers == 3:
             yield "CLUSTER_101", {"cluster": self.cluster}
+            yield "CAPACITY_206", {"cluster": self.cluster}
         if len(self.members(self.last_snapshots[-1])) % 2 == 0:
             yield "META_101", {"domain": self.domain}
         if self.removed:

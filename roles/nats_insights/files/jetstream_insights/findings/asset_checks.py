@@ -22,6 +22,7 @@ CHECKS = (
         needs=("reason",),
         fails="reason <> ''",
         value="CAST(drifting AS DOUBLE)",
+        unit="assets",
         text="{reason}",
         rationale="The next plan of the document reverts changes that were made without it.",
         remedy="playbook `assets_plan` with document `{name}`: carry out the plan, or change the document",

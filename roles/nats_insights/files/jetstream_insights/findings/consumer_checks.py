@@ -57,6 +57,7 @@ CHECKS = (
         # How many of its members answered.
         value="size(hosts)",
         against="quorum",
+        unit="servers",
         text="no server leads it; it is on {hosts|list}, {quorum} of {num_replicas} must be up",
         rationale="It delivers nothing, although its stream may accept messages.",
         remedy="playbook `diagnose`; start the stopped servers",
@@ -71,6 +72,7 @@ CHECKS = (
         fails="size(leaders) > 1",
         value="size(leaders)",
         against="1",
+        unit="leaders",
         text="{leaders|list} claim to lead it",
         rationale="Messages may be delivered twice.",
         remedy="`nats_consumer_stepdown`",
@@ -89,6 +91,7 @@ CHECKS = (
         fails=f"{_MARGIN} < 1",
         value=_MARGIN,
         against="1",
+        unit="replicas",
         text=f"{{quorum}} of {{num_replicas}} must be in step; behind: {{{behind('peers')}|list}}",
         rationale="If one more server stops, the consumer loses its quorum.",
         remedy="no `restart` until this is fixed: the gate refuses it",
@@ -106,6 +109,7 @@ CHECKS = (
         fails="1 + coalesce(size(peers), 0) < num_replicas",
         value="1 + coalesce(size(peers), 0)",
         against="num_replicas",
+        unit="replicas",
         text="{1 + coalesce(size(peers), 0)} of {num_replicas} replicas",
         rationale="A peer was removed and no server could take its place.",
         remedy="playbook `replica_count`, or `scale_out`",
@@ -139,6 +143,7 @@ CHECKS = (
         needs=("num_redelivered",),
         fails="num_redelivered >= :redelivered AND num_redelivered * 100 >= :share * num_ack_pending",
         value="num_redelivered",
+        unit="messages",
         text="{num_redelivered|count} of {num_ack_pending|count} unacknowledged messages were delivered more than once",
         rationale="Clients fail to process them, or need longer than ack_wait.",
         remedy="`nats_consumer` with `ack_wait`, `backoff`, `max_deliver`; advisories MAX_DELIVERIES",
@@ -153,6 +158,7 @@ CHECKS = (
         needs=("num_pending",),
         fails="num_pending >= :unprocessed",
         value="num_pending",
+        unit="messages",
         text="{num_pending|count} messages have not been delivered yet",
         rationale="CONSUMER_203 reports it if the backlog grows, CONSUMER_204 if catching up takes long.",
         remedy="more clients; `nats_consumer` with a larger `max_ack_pending`",
@@ -213,6 +219,7 @@ CHECKS = (
         needs=("delivered_stream_seq", "stream_last"),
         fails="delivered_stream_seq > stream_last + :ahead + greatest(:apart * stream_rate, stream_rate_rise)",
         value="delivered_stream_seq - stream_last",
+        unit="messages",
         text="it has delivered up to {delivered_stream_seq|count}, the stream ends at {stream_last|count}",
         rationale="The stream was reset or restored, or lost its end: the consumer skips new messages with sequences "
         "it has delivered.",
@@ -232,6 +239,7 @@ CHECKS = (
         unknown="nothing has been delivered yet: its start is unknown",
         fails="stream_first - 1 - delivered_stream_seq > :removed",
         value="stream_first - 1 - delivered_stream_seq",
+        unit="messages",
         text="it has delivered up to {delivered_stream_seq|count}, the stream begins at {stream_first|count}",
         rationale="Limits removed messages before it delivered them: it is slower than the stream's retention. "
         "Consumers with a "
@@ -259,6 +267,7 @@ CHECKS = (
         value="greatest(most_ack_floor_stream_seq - least_ack_floor_stream_seq, most_delivered_stream_seq - "
         "least_delivered_stream_seq)",
         against="greatest(:share / 100 * most_ack_floor_stream_seq, :messages) + tolerated",
+        unit="messages",
         text="acknowledged from {least_ack_floor_stream_seq|count} ({behind_ack_floor_stream_seq}) to "
         "{most_ack_floor_stream_seq|count}, "
         "delivered from {least_delivered_stream_seq|count} to {most_delivered_stream_seq|count}",
@@ -276,6 +285,7 @@ CHECKS = (
         applies="ack_policy = 'explicit' AND durable",
         fails="coalesce(max_deliver, -1) <= 0 AND num_redelivered > 0",
         value="num_redelivered",
+        unit="messages",
         text="{num_redelivered|count} messages are being redelivered, and max_deliver is unlimited",
         rationale="A message that no client can process is redelivered without end.",
         remedy="`nats_consumer` with `max_deliver` and `backoff`; a client for the advisories MAX_DELIVERIES",
@@ -292,6 +302,7 @@ CHECKS = (
         fails="needed_level > least_level",
         value="least_level",
         against="needed_level",
+        unit="API level",
         text="it needs API level {needed_level}, {oldest} has {least_level}",
         rationale="It is offline on that server from 2.12 on: if that server leads, nothing is delivered.",
         remedy="playbook `upgrade` for {oldest}; until then `nats_consumer_stepdown`",
@@ -307,6 +318,7 @@ CHECKS = (
         fails="num_replicas < stream_replicas",
         value="num_replicas",
         against="stream_replicas",
+        unit="replicas",
         text="{num_replicas} replicas on a stream with {stream_replicas}",
         rationale="While its server is down nothing is delivered, and if its disk fails the acknowledgements are lost.",
         remedy="`nats_consumer` with `num_replicas: 0`, which inherits the stream's number",

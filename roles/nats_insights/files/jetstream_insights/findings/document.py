@@ -83,6 +83,8 @@ def _section(check: Check) -> Iterator[str]:
     yield f"- fails: {_code(check.fails)}"
     if check.worse:
         yield f"- critical when: {_code(check.worse)}"
+    if check.measured_in:
+        yield f"- value: in {check.measured_in}"
     for threshold in check.thresholds:
         yield f"- threshold {_threshold(check, threshold)}"
     if check.steady:

@@ -24,6 +24,7 @@ CHECKS = (
         fails="exists(changes, begin -> size(filter(changes, c -> c >= begin AND c < begin + :within)) > :changes)",
         value="size(changes)",
         against=":changes",
+        unit="changes",
         text="{size(changes)} changes of the leader without a restart, more than {:changes|count} of them within "
         "{:within|seconds}",
         rationale="During an election nothing can be created or changed. Changes because the leader restarted do not count; "
@@ -49,6 +50,7 @@ CHECKS = (
         worse="leaderless > :critical",
         value="leaderless",
         against=":snapshots",
+        unit="snapshots",
         text="no server named a leader in {leaderless} of {samples} snapshots",
         rationale="It may be over, but went unnoticed.",
         remedy="the gold table `incidents` with its causes; playbook `diagnose`",
@@ -65,6 +67,7 @@ CHECKS = (
         fails="size(sizes) > 1",
         value="size(sizes)",
         against="1",
+        unit="sizes",
         text="it had {transform(sizes, s -> string(s))|list} members",
         rationale="A server joined, was removed, or was renamed and left a ghost.",
         remedy="META_105; the gold table `changes`; `nats_meta_peer_info` lists the members",
@@ -79,7 +82,8 @@ CHECKS = (
         applies="NOT coalesce(maintenance, false)",
         fails="groups >= :groups AND cause NOT IN ('upgrade', 'restart')",
         value="groups",
-        text="{groups} groups ({streams} streams, {consumers} consumers) left it between {begin} and {`end`}; cause: "
+        unit="groups",
+        text="{groups} groups ({streams|count streams}, {consumers|count consumers}) left it between {begin} and {`end`}; cause: "
         "{cause}",
         rationale="A single event with a single cause: the server was stuck, cut off, or stopped. Restarts are in "
         "SERVER_201.",
@@ -101,6 +105,7 @@ CHECKS = (
         fails="coalesce(flap, 0) >= :flap",
         value="flap",
         against=":flap",
+        unit="elections",
         text="{counted} elections outside storms, at most {most_in_10m} within ten minutes; leaders: {leaders|list}",
         rationale="A member or the network to it is slow. Publishers wait during each election.",
         remedy="playbook `diagnose`; `nats_stream_peer` for the slow member",
@@ -118,6 +123,7 @@ CHECKS = (
         fails="coalesce(flap, 0) >= :flap",
         value="flap",
         against=":flap",
+        unit="elections",
         text="{counted} elections outside storms, at most {most_in_10m} within ten minutes; leaders: {leaders|list}",
         rationale="Delivery stops during each election, and messages are redelivered.",
         remedy="playbook `diagnose`; `nats_consumer` with `num_replicas: 1` if the stream keeps the messages",
@@ -135,6 +141,7 @@ CHECKS = (
         fails="terms > :terms",
         value="terms",
         against=":terms",
+        unit="terms",
         text="{terms|count} new terms",
         rationale="Elections without a winner do not change the leader; only the term shows them.",
         remedy="playbook `diagnose`: an isolated member; RAFT_105",
@@ -172,6 +179,7 @@ CHECKS = (
         fails="unapplied_least > :entries",
         value="unapplied_least",
         against=":entries",
+        unit="entries",
         text="at least {unapplied_least|count} entries were not applied in each of {samples} snapshots",
         rationale="RAFT_102 may be temporary; this is not.",
         remedy="playbook `diagnose`; fewer assets on this server",

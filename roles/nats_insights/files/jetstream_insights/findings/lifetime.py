@@ -32,7 +32,7 @@ def _columns(*names: str) -> str:
 
 #: The columns of the tables, as Spark SQL schemas.
 COLUMNS = {
-    "findings": _columns(*RESULTS, "state"),
+    "findings": _columns(*RESULTS, "unit", "state"),
     "findings_unknown": "fleet string, text string, findings bigint, checks array<string>, servers array<string>, "
     "since timestamp",
     "findings_summary": "fleet string, snapshot string, taken timestamp, since timestamp, check string, severity string, "
@@ -46,6 +46,7 @@ HOURLY_COLUMNS = {
 }
 #: Columns of a subject apart from the servers that may be silent.
 _ASSETS = tuple(name for name in SUBJECT if name not in (*CLUSTER, "server"))
+_UNITS = {check.code: check.measured_in for check in REGISTRY.checks.values() if check.measured_in}
 _STEADY = sorted(check.code for check in REGISTRY.checks.values() if check.steady)
 
 
@@ -68,7 +69,7 @@ def findings(
     for others, again in ((earlier, False), (before, True)):
         if others is not None:
             made = F.col("check").isin(*codes)
-            going_on = others.where(made & (F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state")
+            going_on = others.where(made & (F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state", "unit")
             bad = bad.unionByName(going_on.withColumn("identity", _identity()).withColumn("again", F.lit(again)))
     # Passes are by far the most frequent results, and hardly any is about a subject with a finding: a broadcast hash filters them
     # without a shuffle. Hash collisions find no match in the join below.
@@ -110,7 +111,14 @@ def findings(
         one.withColumn("first", F.row_number().over(one_finding.orderBy(rank)))
         .where("first = 1")
         .select(*IDENTITY, "state", "result", "since", "taken", "content.*")
-        .select(*results.columns, "state")
+        .select(*results.columns, _unit().alias("unit"), "state")
+    )
+
+
+def _unit() -> Column:
+    """Return the unit of a finding's value and threshold, null if it has none."""
+    return F.try_element_at(
+        F.create_map(*(F.lit(part) for pair in sorted(_UNITS.items()) for part in pair)), F.col("check")
     )
 
 

@@ -139,7 +139,8 @@ def server_restarts(tables: Tables) -> DataFrame:
 
 def snapshot_periods(tables: Tables) -> DataFrame:
     """Return a row for each fleet with the longest and the usual time between two snapshots, in seconds. The first snapshot of
-    the day follows the newest one in the table `earlier_snapshots` (fleet, taken), which may be missing."""
+    the day follows the newest one in the table `earlier_snapshots` (fleet, taken), which may be missing. `observed`: the time
+    between all of them."""
     snapshots, earlier = tables["snapshots"], tables.get("earlier_snapshots")
     before = F.lag("taken").over(Window.partitionBy("fleet").orderBy("taken"))
     if earlier is not None:
@@ -149,6 +150,7 @@ def snapshot_periods(tables: Tables) -> DataFrame:
     return gaps.groupBy("fleet").agg(
         *period_aggregates(),
         F.max("gap").alias("longest"),
+        F.sum("gap").alias("observed"),
         F.max_by("taken", "gap").alias("until"),
         F.percentile("gap", F.lit(0.5)).alias("usual"),
     )

@@ -27,10 +27,13 @@ MARGIN = 0.1
 #: Units of values that change gradually. A count changes by one, and its next value may already be good.
 _MEASURED = {"%", "×", "s", "h", "days", "bytes"}
 
+#: The value of a check that compares none.
+NO_VALUE = "CAST(NULL AS DOUBLE)"
+
 #: A threshold in an expression, such as :cpu. It does not follow a word or another colon.
 _THRESHOLD = re.compile(r"(?<![\w:]):([a-z_]+)")
-#: A placeholder in a text: {expression} or {expression|format}.
-_PART = re.compile(r"\{([^{}|]+)(?:\|(\w+))?\}")
+#: A placeholder in a text: {expression}, {expression|format} or {expression|count nouns}.
+_PART = re.compile(r"\{([^{}|]+)(?:\|(\w+(?: \w+)?))?\}")
 
 _SCALE = {
     "bytes": (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
@@ -60,8 +63,9 @@ class Check:
 
     `applies`: the rows in its scope. `needs`: columns without which a row is unknown, and `knows`: a further condition for a
     known result. `fails`: the rule. `value`: the compared value; it is compared with the first threshold unless `against` gives
-    another. `text`: the finding, for users; `remedy`: the actions to take; `unknown`: the reason for an unknown result. `worse`:
-    the condition under which a failure is critical regardless of the severity. `peer`: the cause, if it is not the subject.
+    another. `unit`: that of both, if the threshold has none. `text`: the finding, for users; `remedy`: the actions to take;
+    `unknown`: the reason for an unknown result. `worse`: the condition under which a failure is critical regardless of the
+    severity. `peer`: the cause, if it is not the subject.
     Expressions are Spark SQL, with thresholds as :key. `twice`: a failure counts only if the previous snapshot failed, too,
     because the rule compares answers given one after the other. `configured`: the value is a setting, which does not fluctuate.
     """
@@ -75,7 +79,8 @@ class Check:
     rationale: str
     remedy: str
     source: str
-    value: str = "CAST(NULL AS DOUBLE)"
+    value: str = NO_VALUE
+    unit: str = ""
     thresholds: tuple[Threshold, ...] = ()
     against: str = ""
     applies: str = "true"
@@ -95,6 +100,13 @@ class Check:
         units = {threshold.unit for threshold in self.thresholds if threshold.key in compared}
         against = self.against.removeprefix(":") or next((threshold.key for threshold in self.thresholds), "")
         return not self.configured and len(units) == 1 and units <= _MEASURED and against in compared
+
+    @property
+    def measured_in(self) -> str:
+        """Return the unit of the value and the threshold of a finding: that of the compared threshold unless the check names
+        one."""
+        against = self.against.removeprefix(":") or next((threshold.key for threshold in self.thresholds), "")
+        return self.unit or next((item.unit for item in self.thresholds if item.key == against), "")
 
     def name(self, key: str) -> str:
         """Return the name of a threshold outside of the check, in the style of `nats audit analyze`: server_003_cpu."""
@@ -190,6 +202,10 @@ def _formatted(expression: str, how: str | None) -> str:
         return f"format_string('%.1f %%', 100 * {number})"
     if how == "count":
         return f"format_number({number}, 0)"
+    if how.startswith("count "):
+        nouns = how.removeprefix("count ")
+        one = re.sub("ies$", "y", nouns).removesuffix("s")
+        return f"concat(format_number({number}, 0), CASE WHEN {number} = 1 THEN ' {one}' ELSE ' {nouns}' END)"
     if how == "number":
         return f"format_string('%.1f', {number})"
     cases = " ".join(
@@ -236,7 +252,7 @@ def addressed(remedy: str, keys: Collection[str]) -> str:
 
 def text_sql(template: str) -> str:
     """Return a text as an expression: {expression} inserts its value, {expression|format} formats it as bytes, seconds, percent,
-    count, number or list. Null becomes a question mark."""
+    count, number or list, `count streams` as 1 stream or 2 streams. Null becomes a question mark."""
     parts: list[str] = []
     end = 0
     for match in _PART.finditer(template):

@@ -10,6 +10,9 @@ from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check,
 #: Versions as view_rows.py makes numbers of them: 2.10.28 is 2010028.
 _TELLS_CERTIFICATES = "version_number >= 2012004 OR version_number BETWEEN 2011012 AND 2011999"
 
+#: The files that a server needs for its streams and connections.
+_OPEN_FILES = "(2 * CASE WHEN js_disabled OR NOT jetstream THEN 0 ELSE js_streams END + connections)"
+
 CHECKS = (
     Check(
         code="FLEET_101",
@@ -19,6 +22,7 @@ CHECKS = (
         needs=("complete",),
         fails="NOT complete",
         value="servers_known - servers",
+        unit="servers",
         text="{servers} of {servers_known} servers answered, {failures} answers are missing; expected and silent: "
         "{missing|list}",
         rationale="A server that does not answer is down, cut off, or lacks the system account. The state of its "
@@ -214,6 +218,7 @@ CHECKS = (
         needs=("js_max_storage",),
         fails="js_max_storage > 0 AND js_max_storage % 1000000 <> 0 AND js_max_storage % 1048576 <> 0",
         value="js_max_storage",
+        unit="bytes",
         text="max_file_store is {js_max_storage|count} bytes, not a configured number: three quarters of the free "
         "space at the start",
         rationale="The server computes the default at each start from the free space, so it shrinks as streams grow.",
@@ -275,6 +280,7 @@ CHECKS = (
         fails="remotes < cluster_servers - 1",
         value="remotes",
         against="cluster_servers - 1",
+        unit="routes",
         text="has routes to {remotes} of the {cluster_servers - 1} other servers of {cluster}",
         rationale="Messages take one hop only: between two servers without a route, subscriptions and Raft do not work.",
         remedy="playbook `diagnose`; `nats_server_cluster_routes`",
@@ -291,6 +297,7 @@ CHECKS = (
         fails="routes < remotes * CASE WHEN route_pool_size < 1 THEN 1 ELSE route_pool_size + 1 END",
         value="routes",
         against="remotes * CASE WHEN route_pool_size < 1 THEN 1 ELSE route_pool_size + 1 END",
+        unit="routes",
         text="{routes} routes to {remotes} servers, with a pool of {route_pool_size} and one for the system account",
         rationale="Every account uses one route of the pool: the accounts of a missing route are cut off between two "
         "servers.",
@@ -323,6 +330,7 @@ CHECKS = (
         fails="namesakes > 1",
         value="namesakes",
         against="1",
+        unit="servers",
         text="{namesakes} servers are called {server}",
         rationale="A peer's id is the hash of its name: two of them are one member of every Raft group.",
         remedy="`nats_server_name`; `replace` for the server that was added later",
@@ -350,6 +358,7 @@ CHECKS = (
         fails="leafnodes > 0 AND coalesce(domain, '') = ''",
         value="leafnodes",
         against="0",
+        unit="leafnodes",
         text="{leafnodes} leafnodes are connected, and no JetStream domain is set",
         rationale="Without domains a leaf that shares the system account becomes an observer of the hub's meta group.",
         remedy="`nats_server_jetstream_domain`, playbook `restart`",
@@ -378,6 +387,7 @@ CHECKS = (
         needs=("js_api_inflight",),
         fails="js_api_inflight > :inflight",
         value="js_api_inflight",
+        unit="requests",
         text="{js_api_inflight|count} JetStream API requests are in progress",
         rationale="The queue is limited: further requests are dropped, and clients time out.",
         remedy="fewer calls of STREAM.INFO and CONSUMER.INFO; `nats_traffic_info`",
@@ -419,6 +429,7 @@ CHECKS = (
         fails="size(open_to) > 0",
         value="size(open_to)",
         against="0",
+        unit="kinds of connections",
         text="TLS is not required for {open_to|list}",
         rationale="All messages and Raft logs cross these connections, and a host that reaches them may join with the "
         "password of the "
@@ -480,6 +491,7 @@ CHECKS = (
         fails="leafnodes < size(leaf_remotes)",
         value="leafnodes",
         against="size(leaf_remotes)",
+        unit="leafnodes",
         text="{leafnodes} of {size(leaf_remotes)} configured leafnode connections are up",
         rationale="Clients at the leafnode cannot reach the hub, and mirrors of its streams stop.",
         remedy="playbook `diagnose`; `nats_server_leafnodes`; the hub's certificate and credentials",
@@ -505,10 +517,14 @@ CHECKS = (
         view="hosts",
         thresholds=(Threshold("files", 65536, "", "lowest limit of open files"),),
         needs=("host_open_files",),
-        unknown="the limit of open files is unknown (--hosts)",
-        fails="host_open_files < :files OR host_open_files < 2 * coalesce(js_streams, 0) + coalesce(connections, 0)",
+        unknown="the limit of open files is unknown (--hosts), or the numbers of streams and connections are",
+        fails=f"host_open_files < :files OR host_open_files < {_OPEN_FILES}",
         value="host_open_files",
-        text="may open {host_open_files|count} files, for {js_streams|count} streams and {connections|count} connections",
+        against=f"greatest(:files, {_OPEN_FILES})",
+        unit="files",
+        text=f"may open {{host_open_files|count files}}, fewer than {{greatest(:files, {_OPEN_FILES})|count}}: a server needs "
+        f"{{:files|count}}, and this one {{{_OPEN_FILES}|count}} for {{js_streams|count streams}} and "
+        "{connections|count connections}",
         rationale="A stream needs two, a connection one. At the limit streams stop and clients are rejected.",
         remedy="`nats_server_service_limit_nofile`, playbook `restart`",
         source="two files for each stream; gap of nats audit (NOFILE)",
@@ -523,6 +539,7 @@ CHECKS = (
         unknown="the configuration file was not read (--hosts)",
         fails="host_plaintext_passwords > :passwords",
         value="host_plaintext_passwords",
+        unit="passwords",
         text="{host_plaintext_passwords} passwords are not hashed",
         rationale="A person who reads the file or its backup can log in.",
         remedy="playbook `rotate_credentials`, which hashes them",
@@ -539,6 +556,7 @@ CHECKS = (
         fails="host_disk_free < js_max_storage - js_storage",
         value="host_disk_free",
         against="js_max_storage - js_storage",
+        unit="bytes",
         text="{host_disk_free|bytes} is free on the store's disk; JetStream may use "
         "{js_max_storage - js_storage|bytes} more",
         rationale="A full disk stops every stream of the server. At JetStream's limit only further messages are "

@@ -52,7 +52,8 @@ CHECKS = (
         "tolerated",
         value="most_last_seq - least_last_seq",
         against="greatest(:fewest, least(:last_seq / 100 * most_last_seq, :messages)) + tolerated",
-        text="{behind_last_seq} is {most_last_seq - least_last_seq|count} messages behind, at {least_last_seq|count}",
+        unit="messages",
+        text="{behind_last_seq} is {most_last_seq - least_last_seq|count messages} behind, at {least_last_seq|count}",
         rationale="A share alone, as in nats audit, tolerates a lag of a million messages in ten million, but not of "
         "one message in five. Messages that arrive between two servers' answers are tolerated, and all since the previous "
         "snapshot, because a burst may lie between the answers (`tolerated`).",
@@ -70,7 +71,8 @@ CHECKS = (
         needs=("num_subjects",),
         fails="num_subjects > :subjects",
         value="num_subjects",
-        text="{num_subjects|count} subjects",
+        unit="subjects",
+        text="{num_subjects|count subjects}",
         rationale="The index of subjects is in memory on every replica, and is rebuilt at a start.",
         remedy="put identifiers into the message instead of the subject; `nats_stream` with `max_age`",
         source="nats audit",
@@ -152,6 +154,7 @@ CHECKS = (
         # How many of its members answered.
         value="size(hosts)",
         against="quorum",
+        unit="servers",
         text="no server leads it; it is on {hosts|list}, {quorum} of {num_replicas} must be up",
         rationale="It neither accepts nor delivers messages. healthz may be 200 on every server.",
         remedy="playbook `diagnose`; start the stopped servers",
@@ -166,6 +169,7 @@ CHECKS = (
         fails="size(leaders) > 1",
         value="size(leaders)",
         against="1",
+        unit="leaders",
         text="{leaders|list} claim to lead it",
         rationale="Just after an election, answers from different moments may show two leaders; if it persists, "
         "replicas diverge.",
@@ -182,6 +186,7 @@ CHECKS = (
         needs=("num_replicas",),
         fails="num_replicas < :replicas",
         value="num_replicas",
+        unit="replicas",
         text="{num_replicas} replica, on {hosts|list}",
         rationale="It is unavailable while its server restarts, and lost with its disk.",
         remedy="playbook `replica_count`; metadata `natsops.insights.stream_103_replicas: 1` if it is intended",
@@ -199,6 +204,7 @@ CHECKS = (
         fails=f"{_MARGIN} < 1",
         value=_MARGIN,
         against="1",
+        unit="replicas",
         text=f"{{quorum}} of {{num_replicas}} must be in step; behind: {{{behind('peers')}|list}}",
         rationale="If one more server stops, the stream loses its quorum.",
         remedy="no `restart` until this is fixed: the gate refuses it; `nats_stream_peer` for a replica that never "
@@ -217,6 +223,7 @@ CHECKS = (
         fails="1 + coalesce(size(peers), 0) < num_replicas",
         value="1 + coalesce(size(peers), 0)",
         against="num_replicas",
+        unit="replicas",
         text="{1 + coalesce(size(peers), 0)} of {num_replicas} replicas",
         rationale="A peer was removed and no server could take its place. Neither a restart nor reapplying the "
         "configuration fixes it.",
@@ -235,6 +242,7 @@ CHECKS = (
         fails=f"size({behind('peers')}) > 0",
         value=f"size({behind('peers')})",
         against="0",
+        unit="replicas",
         text=f"behind: {{{behind('peers')}|list}}",
         rationale="It does not count for the quorum until it has caught up.",
         remedy="module `nats_cluster_health`; playbook `diagnose`",
@@ -250,6 +258,7 @@ CHECKS = (
         fails="lost_messages > 0 OR lost_bytes > 0",
         value="lost_messages",
         against="0",
+        unit="messages",
         text="{lost_messages|count} messages ({lost_bytes|bytes}) are lost",
         rationale="Blocks on disk were corrupt or missing when the server read them.",
         remedy="`nats_stream_stepdown` to a replica that has them; playbook `replace` for the disk",
@@ -264,6 +273,7 @@ CHECKS = (
         needs=("num_deleted",),
         fails="num_deleted > :deleted",
         value="num_deleted",
+        unit="messages",
         text="{num_deleted|count} deleted messages between its first and its last; {messages|count} remain",
         rationale="They are kept in memory and copied in each snapshot; a block is not freed while it has a single "
         "live message.",
@@ -278,6 +288,7 @@ CHECKS = (
         applies="num_replicas > 1",
         fails="num_replicas % 2 = 0",
         value="num_replicas",
+        unit="replicas",
         text="{num_replicas} replicas tolerate no more losses than {num_replicas - 1}",
         rationale="An even number raises the quorum without tolerating another failure.",
         remedy="playbook `replica_count` to an odd number",
@@ -291,6 +302,7 @@ CHECKS = (
         applies="coalesce(retention, 'limits') = 'limits' AND NOT coalesce(sealed, false)",
         fails=f"{_UNLIMITED} AND coalesce(max_msgs_per_subject, 0) <= 0",
         value="bytes",
+        unit="bytes",
         text="no max_bytes, max_msgs, max_age or max_msgs_per_subject; it has {bytes|bytes}",
         rationale="It may fill the disk that all streams share.",
         remedy="`nats_stream` with `max_age` and `max_bytes`",
@@ -345,7 +357,8 @@ CHECKS = (
         needs=("consumer_count",),
         fails="consumer_count > :consumers",
         value="consumer_count",
-        text="{consumer_count|count} consumers",
+        unit="consumers",
+        text="{consumer_count|count consumers}",
         rationale="Each message is matched against each of them, and each is an asset of the meta group.",
         remedy="`nats_consumer` with several `filter_subjects` for few consumers, and with `inactive_threshold`; "
         "ordered consumers",
@@ -362,6 +375,7 @@ CHECKS = (
         fails="size(zones) < copies",
         value="size(zones)",
         against="copies",
+        unit="zones",
         text="{copies} replicas in the zones {zones|list}",
         rationale="unique_tag applies only at placement: an older stream, or one moved by tags, may have all replicas "
         "in one zone.",
@@ -383,6 +397,7 @@ CHECKS = (
         fails="most_messages - least_messages > greatest(:share / 100 * most_messages, :messages) + tolerated",
         value="most_messages - least_messages",
         against="greatest(:share / 100 * most_messages, :messages) + tolerated",
+        unit="messages",
         text="from {least_messages|count} messages ({behind_messages}) to {most_messages|count}",
         rationale="The messages that a consumer gets depend on the leader. No health check detects it.",
         remedy="`nats_stream_stepdown` to a good replica; `replica_count` 3 → 1 → 3 from there",
@@ -401,6 +416,7 @@ CHECKS = (
         fails="size(misplaced) > 0",
         value="size(misplaced)",
         against="0",
+        unit="replicas",
         text="{misplaced|list} do not have the tags {placement_tags|list}",
         rationale="The tags of a server or of the stream changed: replicas stay on the servers where they were placed.",
         remedy="`nats_stream_peer` for these servers",
@@ -418,6 +434,7 @@ CHECKS = (
         unknown="its leader does not report its sources",
         fails=f"array_max(transform(origins, {_FEW})) > :lag",
         value=f"array_max(transform(origins, {_FEW}))",
+        unit="messages",
         text=f"{{array_max(transform(origins, {_FEW}))|count}} messages behind "
         f"{{transform(filter(origins, o -> o.lag > :lag), o -> o.name)|list}}",
         rationale="The copy at the other stream or site is incomplete.",
@@ -452,6 +469,7 @@ CHECKS = (
         fails="desired IS NOT NULL OR size(leaders) = 1 AND 1 + coalesce(size(peers), 0) > num_replicas",
         value="1 + coalesce(size(peers), 0)",
         against="num_replicas",
+        unit="replicas",
         text="{1 + coalesce(size(peers), 0)} members for {num_replicas} replicas",
         rationale="Until it ends, other changes are rejected (10123, 10124). STREAM_204 reports it if it does not end.",
         remedy="wait, as the gate does; `nats_stream_info` shows the progress of the new replicas",
@@ -468,6 +486,7 @@ CHECKS = (
         fails="needed_level > least_level",
         value="least_level",
         against="needed_level",
+        unit="API level",
         text="it needs API level {needed_level}, {oldest} has {least_level}",
         rationale="After a downgrade or an incomplete upgrade, it is offline on the old server from 2.12 on: that "
         "replica accepts no "
@@ -484,8 +503,10 @@ CHECKS = (
         view="streams",
         thresholds=(Threshold("ids", 5_000_000, "", "messages within the duplicate window"),),
         applies="duplicate_window > 0",
-        fails="coalesce(duplicate_window * rate, 0) > :ids",
+        unknown="the rate at which messages arrive is unknown",
+        fails="messages > 1 AND duplicate_window * rate > :ids",
         value="duplicate_window * rate",
+        unit="messages",
         text="about {duplicate_window * rate|count} messages arrive within its duplicate window of "
         "{duplicate_window|seconds}",
         rationale="Every replica keeps the message ids (Nats-Msg-Id) in memory, and reads all of these messages again "
@@ -503,6 +524,7 @@ CHECKS = (
         needs=("consumer_count",),
         fails="consumer_count = 0",
         value="messages",
+        unit="messages",
         text="retention is {retention} and there is no consumer: {CASE retention WHEN 'interest' THEN 'published "
         "messages are discarded' ELSE concat(messages, ' messages are waiting for one') END}",
         rationale="A consumer was deleted, or reached inactive_threshold: an interest stream discards new messages, a "

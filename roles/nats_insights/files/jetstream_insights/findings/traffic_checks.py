@@ -28,9 +28,9 @@ CHECKS = (
         ),
         needs=("limits_reported",),
         unknown="the account's limits are not in the snapshot",
-        fails="coalesce(max_conn > 0 AND connections * 100 > :connections * max_conn, false) "
-        "OR coalesce(max_leaf > 0 AND leafnodes * 100 > :connections * max_leaf, false) "
-        "OR coalesce(max_subs > 0 AND num_subscriptions * 100 > :subscriptions * max_subs, false)",
+        fails="coalesce(max_conn, 0) > 0 AND connections * 100 > :connections * max_conn "
+        "OR coalesce(max_leaf, 0) > 0 AND leafnodes * 100 > :connections * max_leaf "
+        "OR coalesce(max_subs, 0) > 0 AND num_subscriptions * 100 > :subscriptions * max_subs",
         worse="connections > max_conn AND max_conn > 0 OR leafnodes > max_leaf AND max_leaf > 0 "
         "OR num_subscriptions > max_subs AND max_subs > 0",
         value="100 * greatest(CASE WHEN max_conn > 0 THEN connections / max_conn END, CASE WHEN max_leaf > 0 "
@@ -75,6 +75,7 @@ CHECKS = (
         fails="slow_consumers_more > :count",
         value="slow_consumers_more",
         against=":count",
+        unit="connections",
         text="{slow_consumers_more|count} of its connections were closed in this period",
         rationale="This is the account whose clients SERVER_004 reports.",
         remedy="`nats_account_info`; `nats_connection_info` sorted by pending",
@@ -112,6 +113,7 @@ CHECKS = (
         fails="coalesce(js_storage, 0) > 0 OR coalesce(js_memory, 0) > 0",
         value="coalesce(js_storage, 0) + coalesce(js_memory, 0)",
         against="0",
+        unit="bytes",
         text="{js_storage|bytes} on disk, {js_memory|bytes} in memory",
         rationale="Users of this account may also stop servers; operations and data should not share an account.",
         remedy="a separate account in `nats_server_accounts`, by playbook `deploy`",
@@ -124,9 +126,10 @@ CHECKS = (
         view="accounts",
         applies="account = '$G' AND coalesce(auth_required, true)",
         needs=("connections",),
-        fails="connections > 0 OR coalesce(js_storage, 0) > 0",
+        fails="connections > 0 OR CASE WHEN jsz_reported THEN coalesce(js_storage, 0) > 0 END",
         value="connections",
         against="0",
+        unit="connections",
         text="{connections|count} clients and {js_storage|bytes} of streams are in $G",
         rationale="Users without their own account share it. If no login is required, SERVER_007 reports that instead.",
         remedy="an account for each application in `nats_server_accounts`, then playbook `reload`",
@@ -142,6 +145,7 @@ CHECKS = (
         fails="exists(coalesce(imports, array()), import -> coalesce(import.invalid, false))",
         value="size(filter(imports, import -> import.invalid))",
         against="0",
+        unit="imports",
         text="no messages arrive by its imports {transform(filter(imports, import -> import.invalid), import -> "
         "concat(import.subject, ' from ', coalesce(import.account, '?')))|list}",
         rationale="The exporting account is missing, or no longer allows the import. Clients see no error, only silence.",
@@ -157,6 +161,7 @@ CHECKS = (
         needs=("jsz_reported",),
         fails="coalesce(js_reserved_storage, 0) <= 0",
         value="js_storage",
+        unit="bytes",
         text="it stores {js_storage|bytes} without a limit, next to {sharing - 1} other accounts",
         rationale="If its streams fill the disks, publishing fails in all accounts.",
         remedy="a JetStream limit in `nats_server_accounts` (or its JWT); `nats_account_info`",
@@ -192,6 +197,7 @@ CHECKS = (
         fails="urgency <> ''",
         worse="urgency = 'error'",
         value="(unix_seconds(expires) - unix_seconds(taken)) / 86400",
+        unit="days",
         text="{text}",
         rationale="At that moment servers close the connections of a user, and imports and restarts of servers may fail. "
         "The finding begins 30 days before the expiry and is critical from 7 days on; for a short lifetime, during its "

@@ -77,7 +77,8 @@ DELIVERY = (
     "CONSUMER_204",
     "CONSUMER_114",
 )
-#: Checks that find an asset full, by the scope of its forecast (CAPACITY_201), which then has the same cause.
+#: Checks of forecasts, and those that find an asset full, by the scope of its forecast, which then has the same cause.
+_FORECASTS = ("CAPACITY_201", "CAPACITY_205")
 _FULL = {"stream": "JETSTREAM_003", "account": "ACCOUNTS_101", "server": "SERVER_005"}
 #: Checks of streams and consumers that keep changing their leader, and those that see an election while it is in progress.
 _FLAPPING = ("STREAM_201", "CONSUMER_201")
@@ -99,7 +100,8 @@ IMPACT = {
     "ACCOUNTS_101": "At the limit publishing to all streams of the account is rejected.",
     "BACKUP_101": "After a loss nothing can be restored.",
     "BACKUP_102": "A restore only brings back an older state.",
-    "CAPACITY_201": "When it is full, publishing is rejected or old messages are removed.",
+    "CAPACITY_201": "When it is full, publishing is rejected, or unprocessed messages are removed.",
+    "CAPACITY_205": "At the limit the oldest messages are removed.",
     "CONSUMER_101": "The consumer delivers no messages.",
     "CONSUMER_105": "The consumer delivers nothing until messages are acknowledged.",
     "CONSUMER_202": "No message of this consumer is processed.",
@@ -337,7 +339,7 @@ def _coded(rows: Sequence[Row], changes: Sequence[Row], missing: frozenset[str],
             code = "server_reconfigured"
         elif check in _ORIGIN_CHECKS and _group(row) in removed:
             code, more = "origin_removed", _with_removal(row, removed[_group(row)])
-        elif check == "CAPACITY_201" and _full_asset(row) in full:
+        elif check in _FORECASTS and _full_asset(row) in full:
             code, place = full[_full_asset(row)].lower(), 1
         elif check in _ELECTIONS and not missing and _consumer(row) in flapping:
             code, place = "leader_flapping", len(SAME_FAULT["leader_flapping"])
@@ -355,7 +357,7 @@ def _consumer(row: Row) -> _Key:
 
 def _full_asset(row: Row) -> _Key:
     """Return the scope and the name of a full asset, as forecasts name it."""
-    if row["check"] == "CAPACITY_201":
+    if row["check"] in _FORECASTS:
         return (row["domain"], *str(row["name"]).split(" ")[:2])
     names = (row["server"],) if row["server"] else (row["account"], row["stream"])
     scope = next(scope for scope, check in _FULL.items() if check == row["check"])

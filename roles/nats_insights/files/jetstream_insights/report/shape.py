@@ -92,6 +92,7 @@ _FOUND = (
         peer="at fault",
     ),
     *_of("number", value="value", threshold="threshold"),
+    *_of("text", unit="unit"),
 )
 _WORST_FIRST = (
     "CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END",
@@ -334,6 +335,7 @@ TABLES: tuple[TableShape, ...] = (
             *_of("amount", slope="per day", change_7_p10="in 7 days p10", change_7_p90="p90"),
             *_of("amount", change_30_p10="in 30 days p10", change_30_p90="p90"),
             *_of("number", full_p10="days to full p10", full_p50="p50", full_p90="p90"),
+            *_of("text", confidence="band"),
             *_of("count", backtests="backtests"),
             *_of("percent", error_p50="error p50", error_p90="error p90", coverage="in the band"),
         ),
@@ -349,8 +351,9 @@ TABLES: tuple[TableShape, ...] = (
             DOMAIN,
             *_of("text", cluster="cluster", scope="fails", name="name"),
             *_of("bytes", need="to be placed", free="free on the others", after="left"),
-            *_of("flag", fits="fits"),
-            *_of("number", days="days until it no longer fits"),
+            *_of("count", servers_left="servers left", unplaced="replicas without a server"),
+            *_of("flag", has_space="enough space", fits="redundant again"),
+            *_of("number", days="days until space is short"),
         ),
         ("fleet", "fits", "after"),
     ),
