@@ -54,6 +54,9 @@ options:
             description: Directory on the controller with the seeds of signing keys, from which the module mints a user with
               the role C(natsops) of the account. The account V(*) stands for all accounts with JetStream.
             type: path
+          inbox_prefix:
+            description: Prefix of the subjects for replies, if different from that of the task.
+            type: str
           account_seed:
             description: Seed of a signing key of the account, or the path of a file that contains it, from which the module
               mints a user.

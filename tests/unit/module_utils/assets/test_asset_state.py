@@ -65,7 +65,7 @@ class LateMetaLeader:
 def create(kind: str, late: int, wait_timeout: float) -> tuple[dict[str, Any], int]:
     """Create an asset; return the result, and how many listings are still missing."""
     meta = LateMetaLeader(late)
-    api = cast("JetStreamApi", meta)
+    api = cast(JetStreamApi, meta)
     options = RunOptions(False, frozenset(), wait_timeout)
     if kind == "stream":
         result = ensure_present(StreamAsset(api, "ORDERS"), {"subjects": ["orders.>"]}, options)
