@@ -204,12 +204,12 @@ screen:
 
 from typing import Any
 
-from ..module_utils.backup.files import CONTENTS, LEVELS
 from ..module_utils.backup.retention import Retention
 from ..module_utils.backup.run_backup import WantedRun, save_streams
 from ..module_utils.backup.selection import SELECTION_SPEC
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.backup.verify import CONTENTS, LEVELS
 from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.progress import PROGRESS_SPEC, Progress

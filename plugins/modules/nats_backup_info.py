@@ -107,9 +107,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.catalogue import FILE
 from ..module_utils.backup.catalogue_file import load_catalogue
-from ..module_utils.backup.files import CHECKSUM, LEVELS, Backup, find_backups, verify
+from ..module_utils.backup.files import Backup, find_backups
 from ..module_utils.backup.store import BackupStore
 from ..module_utils.backup.target import READ_SPEC, requested_store
+from ..module_utils.backup.verify import CHECKSUM, LEVELS, verify
 from ..module_utils.module import run_alone
 from ..module_utils.nats.client import NatsFailure
 

@@ -175,7 +175,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.backup.verify import sha256_of
+from ..module_utils.backup.archive_contents import sha256_of
 from ..module_utils.module import known_secrets, make_module, run_unconnected
 from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.nats.system_api import SystemApi

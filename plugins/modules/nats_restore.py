@@ -232,12 +232,12 @@ screen:
 
 from typing import Any
 
-from ..module_utils.backup.files import CHECKSUM, LEVELS
 from ..module_utils.backup.restore_rules import RestoreChanges
 from ..module_utils.backup.run_restore import COMPARISONS, EXISTING, READ_BACK, REFUSE, WantedRestores, restore_streams
 from ..module_utils.backup.stream_restore import WantedRestore, require_replicas
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.backup.verify import CHECKSUM, LEVELS
 from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
 from ..module_utils.nats.jetstream_api import require_name
 from ..module_utils.progress import PROGRESS_SPEC, Progress

@@ -207,10 +207,10 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ..module_utils.backup.files import CONTENTS, RECORDS
 from ..module_utils.backup.selection import SELECTION_SPEC
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.backup.verify import CONTENTS, RECORDS
 from ..module_utils.module import fail, gc_paused
 from ..module_utils.nats.client import MissingLibrary, NatsFailure
 from ..module_utils.progress import PROGRESS_SPEC, Progress

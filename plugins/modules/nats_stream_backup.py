@@ -196,10 +196,10 @@ backup:
 
 from typing import Any
 
-from ..module_utils.backup.files import CONTENTS, LEVELS
 from ..module_utils.backup.stream_backup import WantedBackup, back_up
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.backup.verify import CONTENTS, LEVELS
 from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ..module_utils.nats.jetstream_api import require_name
 

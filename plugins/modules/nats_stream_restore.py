@@ -203,11 +203,12 @@ seconds:
 
 from typing import Any
 
-from ..module_utils.backup.files import CHECKSUM, LEVELS, read_backup
+from ..module_utils.backup.files import read_backup
 from ..module_utils.backup.restore_rules import RestoreChanges
 from ..module_utils.backup.stream_restore import WantedRestore, require_replicas, restore
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
+from ..module_utils.backup.verify import CHECKSUM, LEVELS
 from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
 from ..module_utils.nats.jetstream_api import require_name
 from ..module_utils.waiting import positive

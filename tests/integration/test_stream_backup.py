@@ -25,13 +25,10 @@ import nats
 import pyrage
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup import restore_rules
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CONTENTS,
-    read_backup,
-    verify,
-)
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive_contents import ArchiveContents
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import read_backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import CONTENTS, verify
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
     Download,

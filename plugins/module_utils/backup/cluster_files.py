@@ -15,12 +15,12 @@ from datetime import datetime, timezone
 from typing import Any, Optional
 
 from ..nats.failures import NatsFailure
+from .archive_contents import sha256_of
 from .catalogue import Catalogue
 from .encryption import METHOD, encrypted
 from .retention import Retention, expired
 from .selection import by_age, next_taken, parse_taken
 from .store import BackupStore, backup_name
-from .verify import sha256_of
 
 SCHEMA, VERSION = "natsops.cluster_files", 1
 _NAME = re.compile(r"cluster@.*\.json(\.age)?")

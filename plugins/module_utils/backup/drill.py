@@ -18,9 +18,10 @@ from typing import Any, Optional
 from ..nats.client import Client, NatsFailure
 from ..nats.jetstream_api import JetStreamApi, TransferPace
 from ..units import human_bytes, human_seconds
+from .archive_contents import entry_messages
 from .catalogue import Catalogue, stream_key
 from .catalogue_file import choice_rows, load_catalogue, store_catalogue
-from .files import CHECKSUM, CONTENTS, Backup, find_backups, read_backup, require_opened, verify
+from .files import Backup, find_backups, read_backup, require_opened
 from .proof import expired_since, lost, message_limits, room_needed, unproven
 from .protection import least_proven
 from .restore_rules import RestoreChanges, RestoreRefusal, Target, plan_restore
@@ -29,7 +30,7 @@ from .store import BackupStore, DirectoryStore, staged_directory, utc_now
 from .stream_backup import WantedBackup, back_up
 from .stream_restore import WantedRestore, known_manifest, restore
 from .throwaway_server import SLACK, ended_by_signals, find_binary, require_room, throwaway_server
-from .verify import entry_messages
+from .verify import CHECKSUM, CONTENTS, verify
 
 #: Failures caused by this host rather than by the backup.
 _OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")

@@ -20,7 +20,7 @@ from .. import shapes
 from ..nats.info_shapes import CONSUMER_CONFIG, POSITION, SERVER_METADATA, STATE_COUNTS, STREAM_CONFIG, STREAM_STATE
 from ..screen import some_names
 from ..shapes import count, flag, list_shape, members, moment, object_shape, optional, seconds, whole
-from .verify import ArchiveContents, ArchivedConsumer
+from .archive_contents import ArchiveContents, ArchivedConsumer
 
 SCHEMA, VERSION = "natsops.stream_backup", 1
 FILE = "backup.json"

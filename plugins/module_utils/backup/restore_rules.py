@@ -16,8 +16,8 @@ from ..screen import some_names
 from ..units import counted, human_seconds
 from ..versions import reported_version
 from .archive import ENTRIES, TAR, TAR_END, ArchiveEntry, encode_entry
+from .archive_contents import ArchivedConsumer
 from .manifest import Manifest, without_server_metadata
-from .verify import ArchivedConsumer
 
 Config = Mapping[str, Any]
 

@@ -24,12 +24,13 @@ from ..waiting import ELECTION_SECONDS, wait_until
 from .catalogue import stream_key
 from .catalogue_file import choice_rows
 from .encryption import Keys, only_passing
-from .files import CONTENTS, Backup, Unreadable, find_backups
+from .files import Backup, Unreadable, find_backups
 from .restore_rules import is_later, position, repeats_sources, sources_caveat
 from .selection import SelectionError, asked_for, choose
 from .store import PREFIX, BackupStore, DirectoryStore, written
 from .stream_backup import WantedBackup, back_up
 from .stream_restore import ELECTED, WantedRestore, new_stream, restore
+from .verify import CONTENTS
 from .workers import Workers
 
 #: How a restored stream is compared: by the state that servers report, or by reading back all of its messages.

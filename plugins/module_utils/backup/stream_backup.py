@@ -16,8 +16,9 @@ from ..nats.client import Client, NatsFailure
 from ..nats.jetstream_api import JetStreamApi, TransferPace
 from ..units import human_bytes, human_seconds
 from ..waiting import ELECTION_SECONDS, wait_until
+from .archive_contents import ArchiveContents
 from .encryption import METHOD, encrypted
-from .files import CHECKSUM, Backup, format_of_backup, newest_backup, verify
+from .files import Backup, format_of_backup, newest_backup
 from .manifest import (
     ENCRYPTED_ARCHIVE,
     PLAIN_ARCHIVES,
@@ -31,7 +32,7 @@ from .manifest import (
 from .restore_rules import backup_caveats, backup_problem, largest_archive, longest_archive
 from .selection import next_taken
 from .store import BackupStore
-from .verify import ArchiveContents
+from .verify import CHECKSUM, verify
 
 T = TypeVar("T")
 

@@ -17,8 +17,9 @@ from ..nats.jetstream_api import CHUNK, JetStreamApi, Listing, RestoreFailed, Tr
 from ..nats.server_versions import FIRST_SEQ_PURGED
 from ..waiting import ELECTION_SECONDS, wait_until
 from .archive import ENTRIES, detect_format
+from .archive_contents import ArchiveContents, read_head
 from .consumer_places import place_consumers
-from .files import CHECKSUM, CONTENTS, Backup, require_opened, verify
+from .files import Backup, require_opened
 from .manifest import Manifest, consumer_entries
 from .restore_rules import (
     RESTORE_AGAIN,
@@ -35,7 +36,7 @@ from .restore_rules import (
     too_few_pending,
     wanted_config,
 )
-from .verify import ArchiveContents, read_head
+from .verify import CHECKSUM, CONTENTS, verify
 
 T = TypeVar("T")
 

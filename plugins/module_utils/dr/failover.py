@@ -99,7 +99,7 @@ def plan_failover(
     origin_name: str,
     wanted: FailoverOptions,
 ) -> FailoverPlan:
-    """Return the steps for one stream. `release` is the version of the site's servers. Raises Refusal."""
+    """Return the steps for one stream. `release` is the version of the site's servers. Raises FailoverRefusal."""
     protected = status.protected
     _require_copy(status)
     require_fence(protected, origin, origin_name, wanted)

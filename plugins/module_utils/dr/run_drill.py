@@ -233,7 +233,7 @@ class _DrillRun(FailoverRun):
             )
 
     def drill(self) -> Drill:
-        """Perform the drill and return the result of the failover. Raises Refusal and NatsFailure for any obstacle to
+        """Perform the drill and return the result of the failover. Raises FailoverRefusal and NatsFailure for any obstacle to
         taking over."""
         started = time.monotonic()
         self._fill()
@@ -366,7 +366,7 @@ class _DrillRun(FailoverRun):
         return source_sequence(self._messages(self._target, [sequence])[sequence]) or 0
 
     def _require_floors(self, record: Failover) -> int:
-        """Return the number of consumers. Raises Refusal unless each consumer is at its starting position."""
+        """Return the number of consumers. Raises FailoverRefusal unless each consumer is at its starting position."""
         rows = {row["name"]: row for row in self._site.consumers(self._target).rows}
         wanted = durable(record.consumers)
         for entry in wanted:

@@ -19,11 +19,11 @@ from ansible_collections.natsops.jetstream.plugins.action.nats_show import Actio
 from ansible_collections.natsops.jetstream.plugins.filter.nats_diagnosis import nats_diagnosis
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import CONTENTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, backup_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_restore import restore_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import CONTENTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.drill import drill_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import Drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace

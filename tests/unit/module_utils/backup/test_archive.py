@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import verify
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import archive_contents
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import (
     ENTRIES,
     MAGIC,
@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     read_entry,
     read_index,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive_contents import (
     ArchiveContents,
     read_contents,
     read_head,
@@ -240,7 +240,7 @@ def test_configurations_without_an_end_are_refused(monkeypatch: pytest.MonkeyPat
     pending messages."""
     head, end = plain("2.10.27")[:-1024], plain("2.10.27")[-1024:]
     state = bytes([22, 2, 5, 5, 9, 9, 2]) + b"pending " * 100_000
-    monkeypatch.setattr(verify, "_LARGEST_CONFIGURATIONS", 100_000)
+    monkeypatch.setattr(archive_contents, "_LARGEST_CONFIGURATIONS", 100_000)
     with pytest.raises(ArchiveError, match="consumer late is incomplete"):
         contents(packed(head + tar_member("obs/late/o.dat", state) + end))
     with pytest.raises(ArchiveError, match="its configurations exceed 100000 bytes"):

@@ -17,18 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup import files as backup_files
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup import store as backup_store
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup import verify as backup_verify
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue_file import load_catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CHECKSUM,
-    CONTENTS,
-    LEVELS,
     Backup,
     find_backups,
     newest_backup,
     read_backup,
-    verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import folder, hopeless
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import (
@@ -38,6 +34,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store imp
     staged_directory,
     written,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import CHECKSUM, CONTENTS, LEVELS, verify
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.modules.nats_backup_info import NONE, read
@@ -75,10 +72,10 @@ def test_messages_removed_by_the_restore_are_not_damage() -> None:
     contents = verify(backup, CONTENTS)
     assert contents is not None and (contents.exact, contents.first_seq, contents.last_seq) == (True, 2, 60)
     announced = replace(backup.manifest, state={"first_seq": 60, "last_seq": 60})
-    backup_files._require_plausible(announced, replace(contents, exact=False))
+    backup_verify._require_plausible(announced, replace(contents, exact=False))
     for other in (contents, replace(contents, exact=False, last_seq=59)):
         with pytest.raises(ArchiveError, match="but the backup has 60 to 60"):
-            backup_files._require_plausible(announced, other)
+            backup_verify._require_plausible(announced, other)
 
 
 def alter(path: Path, fault: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyrage
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive_contents import sha256_of
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import backup_row
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryption import (
     Keys,
@@ -23,17 +24,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryptio
     only_passing,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import (
-    CHECKSUM,
-    CONTENTS,
     Backup,
     format_of_backup,
     read_backup,
     require_opened,
-    verify,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import ENCRYPTED_ARCHIVE
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import sha256_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import CHECKSUM, CONTENTS, verify
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import ArchiveError
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import MissingLibrary, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.modules.nats_backup_info import read

@@ -10,6 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive_contents import (
+    ArchiveContents,
+    ArchivedConsumer,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import (
     Manifest,
     ManifestError,
@@ -20,7 +24,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest 
     read_manifest,
     sealed_text,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchiveContents, ArchivedConsumer
 
 STATE = {"messages": 3, "bytes": 90, "first_seq": 1, "last_seq": 4, "num_deleted": 1}
 CONFIG = {"name": "S", "subjects": ["S.>"], "metadata": {"team": "shop", "_nats.ver": "2.12.0"}}

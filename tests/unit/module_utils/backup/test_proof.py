@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive import ENTRIES, TAR, ArchivedMessage
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive_contents import (
+    entry_messages,
+    read_contents,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof import (
     expired_since,
@@ -19,7 +23,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.proof imp
     room_needed,
     unproven,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import entry_messages, read_contents
 
 CONTENTS = {"messages": 5, "bytes": 1000, "largest": 100, "first_seq": 3, "last_seq": 9, "digest": "d", "exact": True}
 ARCHIVES = Path(__file__).parent / "archives"

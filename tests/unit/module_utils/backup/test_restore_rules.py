@@ -18,6 +18,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive i
     ArchiveEntry,
     encode_entry,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.archive_contents import (
+    ArchivedConsumer,
+    read_head,
+)
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.manifest import Manifest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import (
     GIB,
@@ -44,7 +48,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_r
     too_few_pending,
     wanted_config,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import ArchivedConsumer, read_head
 from ansible_collections.natsops.jetstream.plugins.module_utils.host import s2
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.s2 import PlainReader
 

@@ -387,7 +387,7 @@ CHECKS = (
         rationale="It does not count for the quorum until it has caught up. `offline` is outdated for up to 150 s "
         "after a crash.",
         remedy="playbook `diagnose`; `nats_cluster_health`",
-        source="_quorum.py Limits; server.go orphMax",
+        source="health/rules Limits; server.go orphMax",
     ),
     Check(
         code="META_104",
@@ -402,7 +402,7 @@ CHECKS = (
         text="the servers count {transform(sizes, s -> string(s))|list} members",
         rationale="Some servers calculate a different quorum. After a change of members this should last only a moment.",
         remedy="playbook `diagnose`",
-        source="_model.py MetaGroup.sizes",
+        source="nats/model MetaGroup.sizes",
         twice=True,
     ),
     Check(

@@ -246,7 +246,7 @@ CHECKS = (
         text=f"behind: {{{behind('peers')}|list}}",
         rationale="It does not count for the quorum until it has caught up.",
         remedy="module `nats_cluster_health`; playbook `diagnose`",
-        source="_quorum.py Limits",
+        source="health/rules Limits",
         peer=_BEHIND,
     ),
     Check(

@@ -33,7 +33,7 @@ class GoldSettings:
     """Thresholds of the gold tables.
 
     `longest_gap`: seconds between two snapshots beyond which the state in between is unknown. `max_lag`, `max_active`: as in
-    nats_cluster_health (_quorum.py Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective for
+    nats_cluster_health (health/rules Limits). `storm_groups`: groups that must leave a server at once. `slo`: the objective for
     the time with quorum. `recent`: the last seconds over which the rates of consumers are computed. `stuck_after`: seconds
     without progress, or three times ack_wait, after which a consumer is stuck. `fill`: the part of a server's storage that may
     be used after another server has failed.
@@ -145,7 +145,7 @@ def zone() -> Column:
 
 
 def in_step(peer: Column, settings: GoldSettings) -> Column:
-    """Return whether a replica is in step by its leader's report (_quorum.py Limits.in_step)."""
+    """Return whether a replica is in step by its leader's report (health/rules Limits.in_step)."""
     lag = F.coalesce(peer["lag"], F.lit(0))
     silent = F.coalesce(peer["active"], F.lit(0)) > F.lit(settings.max_active * 1e9)
     away = F.coalesce(peer["offline"], F.lit(False)) | silent | (lag > F.lit(settings.max_lag))
@@ -153,7 +153,7 @@ def in_step(peer: Column, settings: GoldSettings) -> Column:
 
 
 def behind(settings: GoldSettings) -> Column:
-    """Return the names of the peers that are out of step; `absent` must be a column (_quorum.py _in_step)."""
+    """Return the names of the peers that are out of step; `absent` must be a column (health/rules members_in_step)."""
 
     def out(peer: Column) -> Column:
         absent = F.array_contains("absent", peer["name"])
@@ -164,7 +164,7 @@ def behind(settings: GoldSettings) -> Column:
 
 
 def group_state() -> Column:
-    """Return a group's state from `leader`, `peers`, `num_replicas`, `quorum` and `behind` (_quorum.py _group_problems)."""
+    """Return a group's state from `leader`, `peers`, `num_replicas`, `quorum` and `behind` (health/rules _group_problems)."""
     others = F.coalesce(F.size("peers"), F.lit(0))
     counted = F.lit(1) + others - F.size("behind")
     return (

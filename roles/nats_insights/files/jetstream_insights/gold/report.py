@@ -34,7 +34,7 @@ _STATSZ = {
 }
 _GATEWAYS = ("gateways", "inbound_gateways")
 
-#: Columns of the report → those of silver's servers; 0 if JetStream reported without them (_model.py parse_summary).
+#: Columns of the report → those of silver's servers; 0 if JetStream reported without them (nats/replies parse_summary).
 _JETSTREAM = {
     **{name: f"js_{name}" for name in (
         "streams", "consumers", "messages", "bytes", "memory", "storage", "reserved_memory", "reserved_storage",
@@ -45,7 +45,7 @@ _JETSTREAM = {
 
 
 def replicas() -> Column:
-    """Return a group's members as its sole leader reports them, including the leader, by name (_model.py RaftGroup.as_dict)."""
+    """Return a group's members as its sole leader reports them, including the leader, by name (nats/model RaftGroup.as_dict)."""
     others = F.transform(
         F.coalesce("peers", F.array().cast(PEERS)),
         lambda peer: F.struct(
@@ -73,7 +73,7 @@ def replicas() -> Column:
 
 
 def api_level() -> Column:
-    """Return the API level that an asset requires, 0 before 2.11 (_model.py _api_level)."""
+    """Return the API level that an asset requires, 0 before 2.11 (nats/model api_level)."""
     return F.coalesce(F.col("metadata")["_nats.req.level"].try_cast("int"), F.lit(0))
 
 
@@ -162,7 +162,7 @@ def report_servers(
 
 
 def meta_groups(servers: DataFrame, meta_peers: DataFrame) -> DataFrame:
-    """Return the meta group of each domain in each snapshot, by the rules of _model.py _meta_group. It may have servers from
+    """Return the meta group of each domain in each snapshot, by the rules of nats/replies _meta_group. It may have servers from
     several clusters."""
     peer = F.struct(
         F.col("peer").alias("name"), F.col("peer_id").alias("peer"), "current", "offline",
