@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from typing import Any
 
 from ansible import context
@@ -15,15 +16,19 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.fleet.clusters import (
+    BECOME,
+    CONNECTION,
     FleetCluster,
+    answered,
     cluster_command,
     fleet_clusters,
     fleet_page,
     limit_refusal,
     prompts,
     refusal,
+    vault_password,
 )
-from ..module_utils.fleet.run_fleet import run_fleet
+from ..module_utils.fleet.run_fleet import password_files, run_fleet
 from ..module_utils.health.problem_file import problem_folder
 from ..module_utils.screen import cut
 from ..module_utils.units import human_seconds
@@ -50,11 +55,6 @@ class ActionModule(ActionBase):
         _validation, options = self.validate_argument_spec(ARGUMENTS)
         if options["parallel"] < 1:
             raise AnsibleActionFail(f"parallel: {options['parallel']} must be at least 1")
-        if asked := prompts(context.CLIARGS):
-            raise AnsibleActionFail(
-                f"{', '.join(asked)}: the run of each cluster would prompt for the password. Put passwords for logins "
-                "into the vault, and the vault's password into a file (--vault-password-file)"
-            )
         if limited := limit_refusal(context.CLIARGS):
             raise AnsibleActionFail(limited)
         variables = (task_vars or {})["hostvars"]
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
                 {host: {name: variables[host].get(name) for name in VARIABLES} for host in options["hosts"]},
                 options["clusters"],
             )
-            commands = {cluster: self._command(cluster, options["playbook"]) for cluster in clusters}
+            passwords = self._passwords()
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
         name = os.path.splitext(os.path.basename(options["playbook"]))[0]
@@ -72,11 +72,23 @@ class ActionModule(ActionBase):
             return os.path.join(problem_folder(options["directory"]), f"fleet-{name}-{cluster.name}.txt")
 
         outcomes = []
-        for one in run_fleet(clusters, commands.__getitem__, log, options["parallel"], options["stop_after"]):
-            outcomes.append(one)
-            after = f" after {human_seconds(one.seconds)}" if one.log else ""
-            text = f"{len(outcomes)} of {len(clusters)}: {one.cluster.name} {one.status}{after}"
-            Display().display(cut(f"{text}: {one.cause}" if one.cause else text))
+        with tempfile.TemporaryDirectory(prefix="natsops-fleet-") as folder:
+            try:
+                command = answered(sys.argv, password_files(passwords, folder))
+                commands = {
+                    cluster: [
+                        sys.executable,
+                        *cluster_command(command, context.CLIARGS["args"][0], options["playbook"], cluster),
+                    ]
+                    for cluster in clusters
+                }
+            except ValueError as error:
+                raise AnsibleActionFail(str(error)) from error
+            for one in run_fleet(clusters, commands.__getitem__, log, options["parallel"], options["stop_after"]):
+                outcomes.append(one)
+                after = f" after {human_seconds(one.seconds)}" if one.log else ""
+                text = f"{len(outcomes)} of {len(clusters)}: {one.cluster.name} {one.status}{after}"
+                Display().display(cut(f"{text}: {one.cause}" if one.cause else text))
         outcomes.sort(key=lambda one: clusters.index(one.cluster))
         return {
             **result,
@@ -97,6 +109,12 @@ class ActionModule(ActionBase):
             **fleet_page(outcomes, name).as_dict(),
         }
 
-    @staticmethod
-    def _command(cluster: FleetCluster, playbook: str) -> list[str]:
-        return [sys.executable, *cluster_command(sys.argv, context.CLIARGS["args"][0], playbook, cluster)]
+    def _passwords(self) -> dict[str, str]:
+        """Return the passwords for which this run has prompted. Raises ValueError if one is empty."""
+        known = {CONNECTION: self._play_context.password, BECOME: self._play_context.become_pass}
+        for identity, secret in self._loader._vault.secrets or ():
+            known[vault_password(identity)] = secret.bytes.decode()
+        asked = {password: known.get(password) or "" for password in prompts(context.CLIARGS)}
+        if empty := [password for password, value in asked.items() if not value]:
+            raise ValueError(f"the password is empty: {', '.join(empty)}")
+        return asked

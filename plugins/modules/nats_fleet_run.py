@@ -16,7 +16,8 @@ description:
   - A cluster consists of the hosts with the same C(nats_server_cluster_group), or with the same
     C(nats_server_supercluster_groups).
   - Prints a line when a cluster is complete. The output of each run is in a file that only its owner may read.
-  - Options that prompt for passwords are refused.
+  - Passwords for which the current run has prompted are passed on in files that only the user may read, and that are
+    removed at the end.
 options:
   playbook:
     description: A playbook of this collection, such as V(deploy), a playbook of another collection, or a path.

@@ -6,9 +6,14 @@ others are broken."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,3 +115,76 @@ def test_new_clusters_share_an_inventory(tmp_path: Path) -> None:
     assert [found["nats_server_cluster_group"] for found in variables.values()] == ["orders_eu"] * 3 + ["orders_us"]
     passwords = {found["vault_nats_system_password"] for found in variables.values()}
     assert len(passwords) == 2 and all(len(password) == 24 for password in passwords)
+
+
+CHECK = """
+- hosts: "{{ nats_server_hosts }}"
+  gather_facts: false
+  tasks:
+    - ansible.builtin.assert:
+        that:
+          - shared_secret == 'from the vault'
+          - sudo_file is file and lookup('ansible.builtin.file', sudo_file) == 'sudo secret'
+      vars:
+        sudo_file: >-
+          {{ lookup('ansible.builtin.pipe', 'tr "\\0" "\\n" < /proc/$PPID/cmdline').splitlines()
+             | map('regex_replace', '^--become-password-file$', 'next') | join(' ')
+             | regex_search('next (\\S+)', '\\1') | first }}
+"""
+
+
+def typed(command: list[str], answers: list[str]) -> tuple[int, str]:
+    """Run a command in a terminal, and type the answers to its prompts. Returns exit status and output."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(command[0], command)
+    output, left = "", list(answers)
+    with contextlib.suppress(OSError):  # the end of the child closes the terminal
+        while data := os.read(terminal, 65536):
+            output += data.decode(errors="replace")
+            if left and re.search(r"assword[^\n]*: $", output):
+                os.write(terminal, f"{left.pop(0)}\n".encode())
+                output += "\n"
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), output
+
+
+def test_passwords_of_prompts_reach_the_runs_of_the_clusters(tmp_path: Path) -> None:
+    """AWX enters the passwords of its credentials at these prompts."""
+    password = tmp_path / "password"
+    password.write_text("open sesame")
+    encrypted = subprocess.run(
+        [
+            "ansible-vault",
+            "encrypt_string",
+            "--vault-id",
+            f"prod@{password}",
+            "from the vault",
+            "--name",
+            "shared_secret",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    hosts = {
+        name: {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "nats_server_cluster_group": name,
+        }
+        for name in ("east", "west")
+    }
+    groups = "\n".join(f"{name}: {{hosts: {{{name}: {json.dumps(hosts[name])}}}}}" for name in hosts)
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(f"nats: {{children: {{east: , west: }}}}\n{groups}\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "nats.yml").write_text(encrypted)
+    (tmp_path / "check.yml").write_text(CHECK)
+    command = ["ansible-playbook", "natsops.jetstream.fleet", "-i", str(inventory)]
+    command += ["-e", f"nats_fleet_playbook={tmp_path}/check.yml", "-e", f"nats_fleet_directory={tmp_path}/logs"]
+    status, output = typed([*command, "--vault-id", "prod@prompt", "--ask-become-pass"], ["sudo secret", "open sesame"])
+    logs = "".join(path.read_text() for path in (tmp_path / "logs").glob("*"))
+    assert status == 0 and "2 of 2:" in output, output + logs
+    assert "sudo secret" not in output + logs and "open sesame" not in logs
+    assert not list(Path(tempfile.gettempdir()).glob("natsops-fleet-*"))

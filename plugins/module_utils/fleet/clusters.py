@@ -19,8 +19,15 @@ from ..table import table_page
 from ..units import human_seconds
 
 SUCCEEDED, FAILED, NOT_STARTED = "succeeded", "failed", "not started"
-#: The options that prompt for a password, by their keys in Ansible's `context.CLIARGS`.
-_PROMPTS = {"ask_pass": "--ask-pass", "become_ask_pass": "--ask-become-pass", "ask_vault_pass": "--ask-vault-pass"}
+#: The passwords for which Ansible prompts.
+CONNECTION, BECOME = "connection", "become"
+#: By key in Ansible's `context.CLIARGS`: the options that prompt, the password, and the option that reads it from a file.
+_PROMPTS = {
+    "ask_pass": (("-k", "--ask-pass"), CONNECTION, "--connection-password-file"),
+    "become_ask_pass": (("-K", "--ask-become-pass"), BECOME, "--become-password-file"),
+    "ask_vault_pass": (("-J", "--ask-vault-pass", "--ask-vault-password"), "vault default", "--vault-password-file"),
+}
+_VAULT_PROMPT = re.compile(r"(?:(?P<identity>.*)@)?prompt")
 
 _RECAP = re.compile(r"^(\S+)\s+:\s+ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 _FAILURE = re.compile(r"^(?:fatal|failed): \[([^\]\s]+)[^\]]*\].*?=> (?=\{)", re.MULTILINE)
@@ -77,11 +84,52 @@ def fleet_clusters(hosts: Mapping[str, Mapping[str, Any]], chosen: Sequence[str]
     return [cluster for cluster in clusters if not chosen or cluster.name in chosen]
 
 
+def vault_password(identity: str) -> str:
+    """Return the name of a vault's password in `prompts` and `answered`."""
+    return f"vault {identity}"
+
+
 def prompts(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the options of this run that prompt for a password. `arguments`: Ansible's command line (`CLIARGS`)."""
-    found = [option for key, option in _PROMPTS.items() if arguments.get(key)]
-    sources = [*(arguments.get("vault_ids") or ()), *(arguments.get("vault_password_files") or ())]
-    return [*found, *(f"--vault-id {source}" for source in sources if re.search(r"(^|@)prompt", str(source)))]
+    """Return the passwords for which this run prompts: `connection`, `become`, and `vault` with the identity of each
+    vault. `arguments`: Ansible's command line (`CLIARGS`)."""
+    found = [password for key, (_options, password, _file) in _PROMPTS.items() if arguments.get(key)]
+    return [*found, *filter(None, (_prompted(str(source)) for source in arguments.get("vault_ids") or ()))]
+
+
+def _prompted(source: str) -> str:
+    """Return the name of the password for which a value of --vault-id prompts; empty if it names a file."""
+    found = _VAULT_PROMPT.match(source)
+    return vault_password(found["identity"] or "default") if found else ""
+
+
+def answered(command: Sequence[str], files: Mapping[str, str]) -> list[str]:
+    """Return a command that reads the passwords of `prompts` from these files instead of prompting.
+
+    Raises ValueError if an option that prompts is combined with others (-bK) or set in ansible.cfg.
+    """
+    asking = {option: (password, file) for options, password, file in _PROMPTS.values() for option in options}
+    changed: list[str] = []
+    used = set()
+    words = iter(command)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if word in asking:
+            password, file_option = asking[word]
+            changed += [file_option, files[password]]
+        elif option == "--vault-id":
+            source = value if equals else next(words, "")
+            password = _prompted(source)
+            changed += [option, f"{password.partition(' ')[2]}@{files[password]}" if password else source]
+        else:
+            changed.append(word)
+            continue
+        used.add(password)
+    if missing := [password for password in files if password not in used]:
+        raise ValueError(
+            f"{', '.join(missing)}: the option that prompts for this password cannot be combined with others (-bK) or "
+            "set in ansible.cfg: use --ask-become-pass or --vault-id NAME@prompt"
+        )
+    return changed
 
 
 def limit_refusal(arguments: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Callable
 
@@ -65,3 +65,13 @@ def run_cluster(cluster: FleetCluster, command: Sequence[str], log: str) -> Clus
         )
         file.seek(0)
         return outcome(cluster, done.returncode, file.read(), time.monotonic() - began, log)
+
+
+def password_files(passwords: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Write each password to a file in this folder that only its owner may read; return the paths by password."""
+    files = {}
+    for number, (password, value) in enumerate(passwords.items()):
+        files[password] = os.path.join(folder, str(number))
+        with open(os.open(files[password], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(value)
+    return files

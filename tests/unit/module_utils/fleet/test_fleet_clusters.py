@@ -18,6 +18,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters i
     SUCCEEDED,
     ClusterOutcome,
     FleetCluster,
+    answered,
     cluster_command,
     fleet_clusters,
     fleet_page,
@@ -26,7 +27,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.clusters i
     prompts,
     refusal,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.run_fleet import run_fleet
+from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.run_fleet import password_files, run_fleet
 
 C1, C2, C3 = (FleetCluster(name, name, (f"{name}-n1",)) for name in ("c1", "c2", "c3"))
 RECAP = (
@@ -63,12 +64,41 @@ def test_hosts_without_a_cluster_are_refused_beside_clusters() -> None:
     "arguments, expected",
     [
         ({"ask_pass": False, "vault_ids": ("prod@/etc/vault",)}, []),
-        ({"become_ask_pass": True, "vault_ids": ("prod@prompt",)}, ["--ask-become-pass", "--vault-id prod@prompt"]),
-        ({"ask_vault_pass": True}, ["--ask-vault-pass"]),
+        ({"become_ask_pass": True, "vault_ids": ("prod@prompt",)}, ["become", "vault prod"]),
+        ({"ask_vault_pass": True, "ask_pass": True}, ["connection", "vault default"]),
+        ({"vault_ids": ["prompt_ask_vault_pass", "other@/prompt/file"]}, ["vault default"]),
     ],
 )
 def test_options_that_prompt_are_found(arguments: dict[str, object], expected: list[str]) -> None:
     assert prompts(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    "command, files, expected",
+    [
+        ("site.yml -i hosts --vault-id a@/f", {}, "site.yml -i hosts --vault-id a@/f"),
+        ("-K site.yml -k", {"become": "/b", "connection": "/c"},
+         "--become-password-file /b site.yml --connection-password-file /c"),
+        ("--vault-id prod@prompt --vault-id=lab@prompt site.yml", {"vault prod": "/p", "vault lab": "/l"},
+         "--vault-id prod@/p --vault-id lab@/l site.yml"),
+        ("--ask-vault-pass site.yml", {"vault default": "/d"}, "--vault-password-file /d site.yml"),
+    ],
+)  # fmt: skip
+def test_runs_of_clusters_read_the_passwords_from_files(command: str, files: dict[str, str], expected: str) -> None:
+    assert answered(command.split(), files) == expected.split()
+
+
+def test_a_combined_option_that_prompts_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^become: the option that prompts for this password cannot be"):
+        answered(["-bK", "site.yml"], {"become": "/b"})
+
+
+def test_files_of_passwords_are_private(tmp_path: Path) -> None:
+    files = password_files({"become": "secret", "vault a": "other"}, str(tmp_path))
+    assert [(Path(path).read_text(), Path(path).stat().st_mode & 0o777) for path in files.values()] == [
+        ("secret", 0o600),
+        ("other", 0o600),
+    ]
 
 
 def test_a_limit_is_refused() -> None:
