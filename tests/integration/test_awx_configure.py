@@ -33,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     **EXAMPLE,
     "nats_awx_insights_image": "ee-insights:1",
     "nats_awx_drift_documents": "assets.yml",
+    "nats_awx_lake": "/var/lib/lake",
     "nats_awx_notifications": [
         {
             "name": "NATS on call",
@@ -118,8 +119,8 @@ def check_people(awx: AwxServer) -> None:
         "NATS snapshot": "DTSTART:20260101T000000Z RRULE:FREQ=MINUTELY;INTERVAL=15",
         "NATS back up": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1;BYHOUR=2;BYMINUTE=0",
         "NATS drill": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=SA",
-        "NATS certificates": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=MO",
-        "NATS drift of assets": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1",
+        "NATS certificates": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=MO;BYHOUR=5;BYMINUTE=0",
+        "NATS drift of assets": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1;BYHOUR=6;BYMINUTE=0",
     }
     assert awx.named("schedules", "NATS drift of assets")["extra_data"] == {"nats_awx_assets_documents": "assets.yml"}
     assert awx.named("schedules", "NATS certificates")["extra_data"] == {

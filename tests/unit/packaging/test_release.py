@@ -337,8 +337,14 @@ def test_verification_fails_for_an_incomplete_release(complete: Path, tmp_path: 
 def test_documents_and_environments_name_the_version() -> None:
     """docs/internals/releasing.md lists the files in which a release sets the version."""
     guide = (CHECKOUT / "docs/internals/releasing.md").read_text()
-    for name in ("galaxy.yml", "extensions/execution-environment/execution-environment.yml", "docs/installation.md"):
-        named = re.findall(r"(?:jetstream[-,]|^version: )(\d+\.\d+\.\d+)", (CHECKOUT / name).read_text(), re.MULTILINE)
+    pattern = re.compile(r"(?:jetstream[-,]|^version: |^nats_awx_scm_branch: )(\d+\.\d+\.\d+)", re.MULTILINE)
+    for name in (
+        "galaxy.yml",
+        "extensions/execution-environment/execution-environment.yml",
+        "docs/installation.md",
+        "playbooks/awx/vars/settings.yml",
+    ):
+        named = pattern.findall((CHECKOUT / name).read_text())
         assert set(named) == {VERSION}, name
         assert f"`{name}`" in guide
 
