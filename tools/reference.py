@@ -9,7 +9,8 @@
 Role variables come from roles/*/meta/argument_specs.yml; their groups and defaults from defaults/main.yml. Plugins come
 from ansible-doc, which reads the collection in ANSIBLE_COLLECTIONS_PATH. The schema of the document of accounts comes
 from the tables that parse it, the insights checks from their registry, the insights tables from the declarations of the
-pipeline, the metrics from the exporter's table, and the versions of nats-server from the table that upgrades use.
+pipeline, the metrics from the exporter's table, the objects in AWX from the variables of the playbook awx.configure,
+and the versions of nats-server from the table that upgrades use.
 """
 
 from __future__ import annotations
@@ -353,6 +354,150 @@ def metrics_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+class AwxLoader(yaml.SafeLoader):
+    """Reads strings that are marked as not being templates, as Ansible does."""
+
+
+AwxLoader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
+
+AWX = """\
+The objects that [awx.configure](../awx.md) creates. Their names in AWX begin with `nats_awx_prefix`, as in
+*NATS restart*.
+"""
+AWX_CREDENTIALS = """\
+`machine` is AWX's own type *Machine* (SSH key, become password), `vault` its type *Vault*, and `other` any type. Every template
+receives these three and `system`; the table of [job templates](#job-templates) lists the others. Required inputs are in bold.
+"""
+AWX_TEMPLATES = """\
+Readers and operators may execute the templates in their rows, and approvers may read them. Only workflows and administrators
+run a template without a team. `limit`: the launch prompts for a limit. Questions in bold have no default and need an answer. With
+`nats_awx_cluster_groups`, surveys also begin with `nats_server_hosts`, except those of the fleet.
+"""
+
+
+def awx_objects() -> dict[str, Any]:
+    """Return the declarations of the objects in AWX, with names without the prefix."""
+    source = (ROOT / "playbooks/awx/vars/objects.yml").read_text(encoding="utf-8")
+    bare = re.sub(r"\{\{ nats_awx_prefix \}\} |\{\{ nats_awx_playbooks \}\}", "", source)
+    return dict(yaml.load(bare, Loader=AwxLoader))
+
+
+def awx_credential_rows(types: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield (type, input, content, kind) of each input."""
+    for credential in types:
+        inputs = credential["inputs"]
+        for number, field in enumerate(inputs["fields"]):
+            name = code(field["id"])
+            about = field["label"] + (f": {field['help_text']}" if field.get("help_text") else "")
+            secret = ["secret"] if field.get("secret") else []
+            choices = [", ".join(map(code, field["choices"]))] if field.get("choices") else []
+            yield (
+                code(credential["name"]) if not number else "",
+                f"**{name}**" if field["id"] in inputs.get("required", ()) else name,
+                about,
+                ", ".join([*secret, *choices]),
+            )
+
+
+def awx_teams(objects: Mapping[str, Any], name: str) -> list[str]:
+    """Return the teams with a role for a job template."""
+    lists = {"reads": objects["nats_awx__reads"], "routine": objects["nats_awx__routine"]}
+    found = []
+    for row in objects["nats_awx__roles"]:
+        expression = row.get("templates", "")
+        named = {one for part in re.findall(r"nats_awx__(\w+)", expression) for one in lists.get(part, ())}
+        named.update(re.findall(r"'([^']+)'", expression))
+        if name in named or ("nats_awx__plans" in expression and name.startswith("plan ")):
+            found.append(row["team"])
+    return found
+
+
+def awx_questions(template: Mapping[str, Any]) -> str:
+    """Return the variables of a survey; those without a default are in bold if an answer is required."""
+    questions = template.get("survey_spec", {}).get("spec", ())
+    return ", ".join(
+        f"**{code(one['variable'])}**" if one["required"] and "default" not in one else code(one["variable"])
+        for one in questions
+    )
+
+
+def awx_template_rows(objects: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield (template, playbook, credentials, teams, limit, questions) of each job template."""
+    kinds = objects["nats_awx__credential_playbooks"]
+    for template in objects["nats_awx__job_templates"]:
+        playbook = template["playbook"].removesuffix(".yml")
+        yield (
+            template["name"],
+            code(playbook) + (", check mode" if template.get("job_type") == "check" else ""),
+            ", ".join(code(kind) for kind, names in kinds.items() if names != "all" and playbook in names),
+            ", ".join(awx_teams(objects, template["name"])),
+            "yes" if template.get("ask_limit_on_launch") else "",
+            awx_questions(template),
+        )
+
+
+def awx_workflow_rows(workflows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield (workflow, steps, after a failure, limit, questions) of each workflow."""
+    for row in workflows:
+        steps = [row["plan"], "**approval**", row["run"], *([row["success"]] if row.get("success") else [])]
+        limit = "yes" if row.get("limit") else ""
+        yield row["name"], " → ".join(steps), row.get("failure", ""), limit, awx_questions(row)
+
+
+def awx_question_rows(questions: Sequence[Mapping[str, Any]], forms: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield (variable, question, answers, default, example) of each variable; some have several questions."""
+    rows: dict[str, tuple[str, ...]] = {}
+    for one in questions:
+        about = one["question_name"] + (f": {one['question_description']}" if one.get("question_description") else "")
+        answers = ", ".join(map(code, one["choices"])) if one.get("choices") else one["type"]
+        example = forms.get(one["variable"], {}).get("example")
+        rows.setdefault(
+            one["variable"], (code(one["variable"]), about, answers, code(one.get("default")), code(str(example or "")))
+        )
+    yield from (tuple(column.replace('`""`', "") for column in rows[name]) for name in sorted(rows))
+
+
+def awx_schedule_rows(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield (schedule, template, rule, answers, enabled) of each schedule."""
+    for row in schedules:
+        answers = {name: re.sub(r"\{\{ (\w+) \}\}", r"\1", value) for name, value in row.get("answers", {}).items()}
+        setting = re.search(r"nats_awx_\w+", str(row["enabled"]))
+        enabled = f"with {code(setting[0])}" if setting else "yes" if row["enabled"] else "no"
+        answered = ", ".join(code(f"{name}: {value}") for name, value in answers.items())
+        yield code(row["name"]), row["template"], code(row["rule"]), answered, enabled
+
+
+def awx_page() -> str:
+    """Return the page of the objects in AWX."""
+    objects = awx_objects()
+    text_forms = (ROOT / "playbooks/vars/answers.yml").read_text(encoding="utf-8")
+    forms = yaml.load(text_forms, Loader=yaml.BaseLoader)["nats_survey_answers"]
+    lines = [NOTICE, "", "# Objects in AWX", "", AWX, "## Credential types", "", AWX_CREDENTIALS]
+    lines += table(("type", "input", "content", "kind"), awx_credential_rows(objects["nats_awx__credential_types"]))
+    lines += ["", "## Job templates", "", AWX_TEMPLATES]
+    lines += table(("template", "playbook", "credentials", "teams", "limit", "survey"), awx_template_rows(objects))
+    lines += [
+        "",
+        "## Workflows",
+        "",
+        "Operators may execute, and approvers may approve, all workflows. An approval that expires changes nothing.",
+        "",
+    ]
+    lines += table(
+        ("workflow", "steps", "after a failure", "limit", "survey"), awx_workflow_rows(objects["nats_awx__workflows"])
+    )
+    lines += ["", "## Schedules", "", "Times are in UTC.", ""]
+    lines += table(
+        ("name", "template", "default rule", "answers", "enabled"), awx_schedule_rows(objects["nats_awx__schedules"])
+    )
+    lines += ["", "## Questions", "", "Jobs refuse answers that do not have the form of the example.", ""]
+    lines += table(
+        ("variable", "question", "answer", "default", "example"),
+        awx_question_rows(objects["nats_awx__questions"], forms),
+    )
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
 def document_schema(package: str) -> str:
     """Return the JSON schema of the documents of a package, for editors."""
     sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0])
@@ -376,6 +521,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "modules.md": plugin_page("Modules", "module"),
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
+        REFERENCE / "awx.md": awx_page(),
         REFERENCE / "event_sources.md": event_source_page(),
         REFERENCE / "insights_checks.md": insights_page("findings.document"),
         REFERENCE / "insights_checks.schema.json": insights_page("findings.checks_file", "schema_page"),

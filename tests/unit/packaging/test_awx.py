@@ -19,21 +19,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.awx_workfl
 from ansible_collections.natsops.jetstream.plugins.module_utils.fleet.survey_answers import survey_problems
 from support.documents import CHECKOUT, role_options
 from support.playbook_reads import playbook_files, reads
+from support.programs import tool
 
 PLAYBOOKS = CHECKOUT / "playbooks"
+GENERATOR = tool("reference")
 #: The demo is excluded, because it needs a machine with a shell.
 OPERATIONS = sorted(path.stem for path in PLAYBOOKS.glob("*.yml") if not path.stem.startswith("demo"))
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads strings that are marked as not being templates, as Ansible does."""
-
-
-_Loader.add_constructor("!unsafe", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
-
-
 def load(name: str) -> dict[str, Any]:
-    return dict(yaml.load((PLAYBOOKS / "awx/vars" / name).read_text(), Loader=_Loader))
+    return dict(yaml.load((PLAYBOOKS / "awx/vars" / name).read_text(), Loader=GENERATOR.AwxLoader))
 
 
 OBJECTS = load("objects.yml")
@@ -162,48 +157,64 @@ def test_a_playbook_receives_a_credential_exactly_if_it_reads_its_variables(kind
     assert {*OBJECTS["nats_awx__credential_playbooks"][kind]} == expected
 
 
-def tables(first: str) -> list[list[str]]:
-    """Return the rows of the table of docs/awx.md whose header begins with this word, without code marks."""
-    text = (CHECKOUT / "docs/awx.md").read_text()
-    lines = text[text.index(f"| {first} | ") :].partition("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+def reference(header: str) -> list[list[str]]:
+    """Return the rows of the table of the reference page under this header."""
+    section = GENERATOR.awx_page().partition(f"\n## {header}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
 def quoted(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_guide_lists_the_playbooks_of_each_credential_type() -> None:
-    documented: dict[str, set[str]] = {}
-    for kinds, _content, playbooks in tables("type"):
-        for kind in quoted(kinds):
-            named = [*quoted(playbooks)]
-            base = {*OPERATIONS}
-            if named and named[0] in documented:
-                base = documented[named.pop(0)]
-            documented[kind] = base - {*named} if re.match(r"all|as", playbooks) else {*named}
+def test_the_reference_lists_the_credentials_and_questions_of_each_template() -> None:
     mapping = OBJECTS["nats_awx__credential_playbooks"]
-    assert documented == {kind: {*OPERATIONS} if value == "all" else {*value} for kind, value in mapping.items()}
-
-
-def test_the_guide_lists_the_schedules_and_their_defaults() -> None:
-    rows = tables("name")
-    assert [(*quoted(row[0]), row[1], *quoted(row[2]), row[4] == "yes") for row in rows] == [
-        (row["name"], row["template"], row["rule"], row["enabled"] is True) for row in OBJECTS["nats_awx__schedules"]
+    templates = [{**one, "playbook": one["playbook"].rpartition(" }}")[2]} for one in TEMPLATES]
+    made = nats_awx_templates(
+        templates, prefix=PREFIX, credential_playbooks=mapping, credentials={kind: kind for kind in mapping}
+    )["templates"]
+    everywhere = {kind for kind in mapping if mapping[kind] == "all"}
+    rows = reference("Job templates")
+    assert [(f"{PREFIX} {row[0]}", {*quoted(row[2])} | everywhere, quoted(row[5])) for row in rows] == [
+        (template["name"], {*template["credentials"]}, asked(template)) for template in made
     ]
-    answers = [dict([*answer.split(": "), ""][:2] for answer in quoted(row[3])) for row in rows]
-    assert [{*found} for found in answers] == [{*row.get("answers", {})} for row in OBJECTS["nats_awx__schedules"]]
-    assert {"nats_cluster_rotate_stop_after": "renew"} in answers
+    (upgrade,) = [row for row in rows if row[0] == "upgrade"]
+    assert upgrade[1] == "`upgrade`" and upgrade[4] == "yes" and upgrade[5].startswith("**`nats_server_version`**")
 
 
-def test_the_guide_lists_the_roles_of_each_team() -> None:
-    reads_only, routine = OBJECTS["nats_awx__reads"], OBJECTS["nats_awx__routine"]
-    assert [(*quoted(team), role, quoted(objects)) for team, role, objects in tables("team")] == [
-        ("readers", "Execute", [*reads_only, "plan …"]),
-        ("operators", "Execute", ["readers", *routine]),
-        ("approvers", "Approve", []),
-        ("approvers", "Read", ["plan …", "add signing key"]),
+def test_the_reference_lists_the_teams_of_each_template() -> None:
+    teams = {row[0]: row[3] for row in reference("Job templates")}
+    assert teams["report"] == "readers, operators"
+    assert teams["plan deploy"] == "readers, operators, approvers"
+    assert (teams["bundle"], teams["add signing key"], teams["restart"]) == ("operators", "approvers", "")
+    assert {name for name, found in teams.items() if found == "operators"} == {*OBJECTS["nats_awx__routine"]}
+
+
+def test_the_reference_lists_the_steps_of_each_workflow() -> None:
+    rows = {row[0]: row for row in reference("Workflows")}
+    nodes: dict[str, set[str]] = {row["name"]: set() for row in ROWS}
+    for node in workflow_nodes(ROWS, "", "Default", 24):
+        nodes[node["workflow_job_template"].strip()].add(node.get("unified_job_template", "**approval**").strip())
+    assert {name: {*row[1].split(" → "), row[2]} - {""} for name, row in rows.items()} == nodes
+
+
+def test_the_reference_lists_the_inputs_of_each_credential_type() -> None:
+    rows = reference("Credential types")
+    fields = [field for kind in KINDS.values() for field in kind["inputs"]["fields"]]
+    assert [(*quoted(row[1]), "secret" in row[3]) for row in rows] == [
+        (field["id"], bool(field.get("secret"))) for field in fields
     ]
+    assert [quoted(row[0])[0] for row in rows if row[0]] == [*KINDS]
+
+
+def test_the_reference_lists_the_schedules_and_their_defaults() -> None:
+    rows = {row[0].strip("`"): row for row in reference("Schedules")}
+    assert [(name, row[1], *quoted(row[2])) for name, row in rows.items()] == [
+        (row["name"], row["template"], row["rule"]) for row in OBJECTS["nats_awx__schedules"]
+    ]
+    assert rows["certificates"][3:] == ["`nats_cluster_rotate_stop_after: renew`", "no"]
+    assert rows["snapshot"][4] == "with `nats_awx_lake`"
 
 
 def test_the_fleet_templates_deploy() -> None:
