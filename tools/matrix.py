@@ -140,6 +140,18 @@ SUPPORT: Mapping[str, Sequence[Row]] = {
         ),
         Row("SELinux: preflight and contexts", WRITTEN, "`tests/unit/module_utils/server_config/test_validation.py`"),
         Row("Certificates that hosts renew", RAN, "`tests/lab/test_host_certificates.py`"),
+        Row(
+            "AWX 24 and its jobs",
+            WRITTEN,
+            "a stand-in for AWX's API, and jobs with AWX's variables: `tests/integration/test_awx_configure.py`, "
+            "`tests/integration/test_awx_jobs.py`",
+        ),
+        Row(
+            "Images of the execution environments",
+            WRITTEN,
+            "ansible-builder wrote the build contexts; their packages ran without a container: "
+            "`tests/integration/test_execution_environment.py`",
+        ),
     ),
 }
 

@@ -467,6 +467,18 @@ def awx_schedule_rows(schedules: Sequence[Mapping[str, Any]]) -> Iterator[tuple[
         yield code(row["name"]), row["template"], code(row["rule"]), answered, enabled
 
 
+def awx_results() -> set[str]:
+    """Return the variables that jobs pass to later jobs of a workflow."""
+    sources = [*(ROOT / "playbooks").glob("*.yml"), *ROOT.glob("roles/*/tasks/**/*.yml")]
+    tasks = [
+        task
+        for path in sources
+        for task in re.findall(r"set_stats:\n(.*?)(?=\n\s*- name|\Z)", path.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+    names = {name for task in tasks for name in re.findall(r"\b(nats_\w+)['\"]?:", task)}
+    return {name for name in names if "__" not in name}
+
+
 def awx_page() -> str:
     """Return the page of the objects in AWX."""
     objects = awx_objects()
@@ -495,6 +507,7 @@ def awx_page() -> str:
         ("variable", "question", "answer", "default", "example"),
         awx_question_rows(objects["nats_awx__questions"], forms),
     )
+    lines += ["", "## Results", "", ", ".join(map(code, sorted(awx_results()))) + "."]
     return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
 
 

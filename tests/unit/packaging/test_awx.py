@@ -217,6 +217,12 @@ def test_the_reference_lists_the_schedules_and_their_defaults() -> None:
     assert rows["snapshot"][4] == "with `nats_awx_lake`"
 
 
+def test_the_reference_lists_the_results_that_later_jobs_read() -> None:
+    results = GENERATOR.awx_results()
+    passed = set(re.findall(r"nats_(?:accounts|assets)_plan\b", str([one.get("extra_vars") for one in TEMPLATES])))
+    assert passed and {*passed, "nats_plan", "nats_reload", "nats_deployment"} <= results
+
+
 def test_the_fleet_templates_deploy() -> None:
     assert {
         template["extra_vars"]["nats_fleet_playbook"] for template in TEMPLATES if template["name"].endswith("fleet")
