@@ -197,7 +197,7 @@ def test_forecast_is_tested_after_enough_backtests(
     rows = [
         {"scope": "server", "name": "n1", "horizon": horizon, "error": 0.0, "naive_error": 0.1, "covered": True}
         for horizon, many in ((1, daily), (7, weekly))
-        for _ in range(many)
+        for _number in range(many)
     ]
     due = frame(spark, schema(columns.BACKTESTS), rows)
     there, held = servers(spark, "n1"), replicas(spark, {})
