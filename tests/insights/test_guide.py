@@ -7,6 +7,7 @@ days that the document states."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -39,7 +40,10 @@ def test_the_sample_lake_has_the_documented_days(tmp_path: Path) -> None:
     options = re.findall(r"--\S+ \d+", recipe)
     arguments = [part for option in options for part in option.split()]
     subprocess.run(
-        [sys.executable, str(CHECKOUT / "tests/support/fleet.py"), str(tmp_path), *arguments], check=True, timeout=120
+        [sys.executable, str(CHECKOUT / "tests/support/fleet.py"), str(tmp_path), *arguments],
+        check=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     days = sorted(path.name.removeprefix("date=") for path in (tmp_path / "bronze/manifest").iterdir())
     span = re.search(r"`--from (\S+) --to (\S+)`", GUIDE)
