@@ -84,8 +84,8 @@ class Asset(ABC):
         """Return the asset's INFO, or None if it does not exist."""
 
     @abstractmethod
-    def listed(self) -> bool:
-        """Return whether the meta leader lists the asset. It may apply a creation after the asset's own leader has
+    def listed(self, info: Info) -> bool:
+        """Return whether the meta leader lists the asset with this INFO. It may apply a creation after the asset's own leader has
         confirmed it; until then, it answers INFO with "not found", and the next run would create the asset again."""
 
     @abstractmethod
@@ -170,9 +170,9 @@ class StreamAsset(Asset):
             )
         return info
 
-    def listed(self) -> bool:
+    def listed(self, info: Info) -> bool:
         # With a subject, one page contains the name, however many streams there are.
-        subjects = self.api.stream(self.name)["config"].get("subjects") or [None]
+        subjects = info["config"].get("subjects") or [None]
         return self.name in self.api.stream_names(subjects[0])
 
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class ConsumerAsset(Asset):
                 return None
             raise
 
-    def listed(self) -> bool:
+    def listed(self, info: Info) -> bool:
         return self.name in self.api.consumer_names(self.stream)
 
     def normal(self, info: Info) -> dict[str, Any]:
@@ -440,7 +440,7 @@ def _create(asset: Asset, plan: AssetPlan, run_options: RunOptions) -> Info:
             ) from failure
         raise
     info = _see(asset, plan.new, plan.desired, run_options, group_too=True)
-    if not wait_until(asset.listed, bool, run_options.wait_timeout).done:
+    if not wait_until(lambda: asset.listed(info), bool, run_options.wait_timeout).done:
         raise asset.failure(
             "not_seen", f"it was created, but the meta leader does not list it after {run_options.wait_timeout:g} s"
         )

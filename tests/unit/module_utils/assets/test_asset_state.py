@@ -38,7 +38,7 @@ class LateMetaLeader:
         return self.streams.get(name)
 
     def stream(self, name: str) -> dict[str, Any]:
-        return cast("dict[str, Any]", self.streams[name])
+        return cast("dict[str, Any]", self.streams[name])  # a consumer reads its stream
 
     def create_stream(self, config: dict[str, Any]) -> None:
         state = {"messages": 0, "consumer_count": 0}
