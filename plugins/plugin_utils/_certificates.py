@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..module_utils.problem import ConfigProblem
+from ..module_utils.server_config.case import error
 
 try:
     from cryptography import x509
@@ -82,8 +83,8 @@ def problems(pem: str, key: str | None, names: Sequence[str], now: datetime, mut
     try:
         if key is not None and _public(key) != leaf.public_key():
             found.append("the key does not match the certificate")
-    except (ValueError, TypeError) as error:
-        found.append(f"the key cannot be read: {error}")
+    except (ValueError, TypeError) as unreadable:
+        found.append(f"the key cannot be read: {unreadable}")
     if _end(leaf) <= now:
         found.append(f"it ended {_end(leaf).isoformat()}")
     if _begin(leaf) > now:
@@ -107,20 +108,14 @@ def file_problems(given: Mapping[str, Any], now: datetime) -> list[ConfigProblem
     if given["missing"]:
         where = given["host"] if on_host else "the controller"
         absent = [f"{path} does not exist on {where}" for path in given["missing"]]
-        return [{"severity": "error", "option": "nats_server_tls_source", "message": message} for message in absent]
+        return [error("nats_server_tls_source", message) for message in absent]
     reasons = list(given.get("reasons") or [])
     try:
         reasons += problems(given["certificate"], given.get("key"), given["names"], now, given["mutual"])
-    except ValueError as error:
-        reasons.append(str(error))
-    return [
-        {
-            "severity": "error",
-            "option": "nats_server_tls_cert_file" if on_host else "nats_server_tls_cert_src",
-            "message": f"{given['host']} cannot present {given['path']}: {reason}",
-        }
-        for reason in reasons
-    ]
+    except ValueError as unreadable:
+        reasons.append(str(unreadable))
+    option = "nats_server_tls_cert_file" if on_host else "nats_server_tls_cert_src"
+    return [error(option, f"{given['host']} cannot present {given['path']}: {reason}") for reason in reasons]
 
 
 def authority_problems(given: Mapping[str, Any]) -> list[ConfigProblem]:
@@ -132,8 +127,8 @@ def authority_problems(given: Mapping[str, Any]) -> list[ConfigProblem]:
     try:
         if given["authorities"] and trusted(given["presented"], given["authorities"]):
             return []
-    except ValueError as error:
-        return [{"severity": "error", "option": "nats_server_tls_source", "message": f"{given['path']}: {error}"}]
+    except ValueError as unreadable:
+        return [error("nats_server_tls_source", f"{given['path']}: {unreadable}")]
     path, host = given["path"], given["host"]
     found = (
         f"{path} did not issue the certificate that {host} presents"
@@ -149,7 +144,7 @@ def authority_problems(given: Mapping[str, Any]) -> list[ConfigProblem]:
         f"{found}; clients and servers that trust its authority would refuse certificates of another one. {source}, or"
         f" change the authority with nats_server_tls_{new} and the playbook rotate_certificates"
     )
-    return [{"severity": "error", "option": option, "message": message}]
+    return [error(option, message)]
 
 
 def _public(key: str) -> Any:

@@ -85,8 +85,9 @@ class Asset(ABC):
 
     @abstractmethod
     def listed(self, info: Info) -> bool:
-        """Return whether the meta leader lists the asset with this INFO. It may apply a creation after the asset's own leader has
-        confirmed it; until then, it answers INFO with "not found", and the next run would create the asset again."""
+        """Return whether the meta leader lists the asset with this INFO. It may apply a creation after the asset's own
+        leader has confirmed it; until then, it answers INFO with "not found", and the next run would create the asset
+        again."""
 
     @abstractmethod
     def expected(self, config: rules.Config, desired: rules.Config) -> dict[str, Any]:
