@@ -27,7 +27,7 @@ from .causes import parse_problem, root_causes
 from .log_kinds import log_kinds, log_text
 from .routes import expected_routes, gateway_problems, route_problems
 from .rules import split_tolerated
-from .verdict import CRITICAL, NOTE, OK, SEVERITIES, WARNING, extent, verdict
+from .verdict import CRITICAL, NOTE, OK, OUTAGES, SEVERITIES, WARNING, extent, verdict
 
 SCHEMA = 1
 FOUND, SKIPPED = "found", "skipped"
@@ -113,9 +113,7 @@ _NEXT = (
 )
 #: Problems of nats_cluster_health that interrupt service now. All other problems are warnings.
 _CRITICAL_PROBLEMS = (
-    "_no_leader",
-    "_no_quorum",
-    "_leader_disputed",
+    *OUTAGES,
     "server_missing",
     "server_duplicate",
     "server_isolated",

@@ -15,13 +15,13 @@ CRITICAL, WARNING, NOTE = "critical", "warning", "note"
 SEVERITIES = (CRITICAL, WARNING, NOTE)
 OK = "ok"
 #: Problems of groups that are out of service until they are repaired; other problems only reduce redundancy.
-_OUTAGES = ("_no_leader", "_no_quorum", "_leader_disputed")
+OUTAGES = ("_no_leader", "_no_quorum", "_leader_disputed")
 
 
 def extent(problems: Iterable[Problem], info: Mapping[str, Any]) -> tuple[str, str]:
     """Return the first word of a critical verdict, and a sentence on the servers that may still fail, if known. `info`:
     the result of nats_cluster_info."""
-    if "servers" not in info or any(one.severity == ERROR and one.code.endswith(_OUTAGES) for one in problems):
+    if "servers" not in info or any(one.severity == ERROR and one.code.endswith(OUTAGES) for one in problems):
         return "BROKEN", ""
     meta = info.get("meta") or {}
     answering = {server["name"] for server in info["servers"]}
