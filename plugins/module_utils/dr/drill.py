@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ..nats.stored_message import message_headers
+from ..nats.stored_message import SOURCE_HEADER, message_headers
 from ..units import human_bytes, human_seconds
 from .failover import END_MIRROR, END_SOURCES, MIRROR_CAN_END, TAKE_OVER, take_over_config
 from .record import Drill
@@ -27,8 +27,6 @@ _LEFT_OUT = (
     *("mirror", "mirror_direct", "sources", "subjects", "republish", "subject_transform", "metadata", "description"),
     *("max_age", "allow_msg_ttl", "subject_delete_marker_ttl", "deny_delete", "deny_purge"),
 )
-
-_SOURCE_HEADER = "nats-stream-source"
 
 Message = Mapping[str, Any]
 
@@ -137,7 +135,7 @@ def another(copied: Message, drilled: Message) -> str:
         if (copied.get(key) or "") != (drilled.get(key) or ""):
             return key
     one, other = (
-        {name: values for name, values in message_headers(message).items() if name.lower() != _SOURCE_HEADER}
+        {name: values for name, values in message_headers(message).items() if name.lower() != SOURCE_HEADER.lower()}
         for message in (copied, drilled)
     )
     return "" if one == other else "headers"

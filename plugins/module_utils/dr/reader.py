@@ -17,7 +17,7 @@ from ..nats.accounts import Connections
 from ..nats.client import ConnectionOptions, NatsFailure
 from ..nats.error_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from ..nats.jetstream_api import JetStreamApi
-from ..nats.stored_message import header_values
+from ..nats.stored_message import SOURCE_HEADER, header_values
 from .record import (
     Checkpoint,
     Drill,
@@ -64,9 +64,6 @@ DR_SPEC: dict[str, dict[str, Any]] = {
         },
     },
 }
-
-#: Start of the header of a copied message; the name of its source stream and its sequence there follow.
-SOURCE_HEADER = "Nats-Stream-Source"
 
 
 @dataclass(frozen=True)

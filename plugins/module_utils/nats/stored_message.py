@@ -9,6 +9,9 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+#: The header of a copied message: the name of its source stream and its sequence there.
+SOURCE_HEADER = "Nats-Stream-Source"
+
 
 def message_data(message: Mapping[str, Any]) -> bytes:
     """Return the content of a message."""
