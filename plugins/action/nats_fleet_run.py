@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from ansible import context
@@ -58,14 +59,6 @@ class ActionModule(ActionBase):
         if limited := limit_refusal(context.CLIARGS):
             raise AnsibleActionFail(limited)
         variables = (task_vars or {})["hostvars"]
-        try:
-            clusters = fleet_clusters(
-                {host: {name: variables[host].get(name) for name in VARIABLES} for host in options["hosts"]},
-                options["clusters"],
-            )
-            passwords = self._passwords()
-        except ValueError as error:
-            raise AnsibleActionFail(str(error)) from error
         name = os.path.splitext(os.path.basename(options["playbook"]))[0]
 
         def log(cluster: FleetCluster) -> str:
@@ -74,14 +67,12 @@ class ActionModule(ActionBase):
         outcomes = []
         with tempfile.TemporaryDirectory(prefix="natsops-fleet-") as folder:
             try:
-                command = answered(sys.argv, password_files(passwords, folder))
-                commands = {
-                    cluster: [
-                        sys.executable,
-                        *cluster_command(command, context.CLIARGS["args"][0], options["playbook"], cluster),
-                    ]
-                    for cluster in clusters
-                }
+                clusters = fleet_clusters(
+                    {host: {name: variables[host].get(name) for name in VARIABLES} for host in options["hosts"]},
+                    options["clusters"],
+                )
+                command = answered(sys.argv, password_files(self._passwords(), folder))
+                commands = {cluster: self._command(command, cluster, options["playbook"]) for cluster in clusters}
             except ValueError as error:
                 raise AnsibleActionFail(str(error)) from error
             for one in run_fleet(clusters, commands.__getitem__, log, options["parallel"], options["stop_after"]):
@@ -108,6 +99,10 @@ class ActionModule(ActionBase):
             "refusal": refusal(outcomes),
             **fleet_page(outcomes, name).as_dict(),
         }
+
+    @staticmethod
+    def _command(command: Sequence[str], cluster: FleetCluster, playbook: str) -> list[str]:
+        return [sys.executable, *cluster_command(command, context.CLIARGS["args"][0], playbook, cluster)]
 
     def _passwords(self) -> dict[str, str]:
         """Return the passwords for which this run has prompted. Raises ValueError if one is empty."""
