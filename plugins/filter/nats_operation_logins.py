@@ -21,10 +21,11 @@ options:
     required: true
   purpose:
     description:
-      - V(all) returns all users. V(smoke_test) also returns the applications' users with a known password. V(host)
-        returns only users without a signing key, for programs that run without the controller.
+      - V(all) returns all users. V(smoke_test) also returns the applications' users with a known password, and
+        V(assets) one of them for each account that has no other user. V(host) returns only users without a signing
+        key, for programs that run without the controller.
     type: str
-    choices: [all, smoke_test, host]
+    choices: [all, smoke_test, assets, host]
     required: true
   accounts:
     description: The accounts by name, with nats-server's own keys.

@@ -155,8 +155,10 @@ def test_assets_are_planned_and_changed_as_the_guide_shows(cluster: GuideCluster
         ("ORDERS", "ORDERS/billing", "ORDERS_DR", "settings", "settings/rate", "reports"), "create"
     ), output
     app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
-    writer = {"nats_cluster_account_users": [{"account": "APP", "user": APP_USER, "password": APP_PASSWORD}]}
-    apply_command = f"{apply_command} -e '{json.dumps(writer)}'"
+    # As in README.md, where the only user of the account is an application, which also writes the entries.
+    plan_command, apply_command = (
+        f"{command} -e nats_server_account_operator_password=" for command in (plan_command, apply_command)
+    )
     with new_streams_deleted(app):
         predicted = cluster.type(f"{apply_command} --check --diff")
         applied = cluster.type(f"{apply_command} --diff")

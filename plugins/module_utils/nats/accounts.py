@@ -144,8 +144,8 @@ class Connections:
             there = ", ".join(user.account_name for user in self._users.values()) or "none"
             raise NatsFailure(
                 "invalid_option",
-                f"account_users: no user for account {account} (accounts with users: {there}); "
-                "only a user of the account can manage its streams and consumers",
+                f"account_users: no user for account {account} (accounts with users: {there}), and only a user of the "
+                "account can manage its streams and consumers; add one, in playbooks to nats_cluster_account_users",
                 account=account,
             )
         return self._client(identity, self._users[identity].options)

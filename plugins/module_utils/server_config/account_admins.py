@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from ..nats.model import INBOX_PREFIX
@@ -63,14 +65,17 @@ def operators(
 
 def clients(accounts: Mapping[str, Mapping[str, Any]], without: Collection[str] = ()) -> list[dict[str, str]]:
     """Return the accounts' own users with a known plaintext password, each with `inbox_prefix` if it may not use the
-    modules' inboxes; those of accounts with JetStream first."""
+    modules' inboxes. Those of accounts with JetStream are first, and in an account those without permissions, who may
+    do everything."""
     found = []
     normal = (examine({"accounts": accounts})[0].get("accounts") or {}).items()
     for name, account in sorted(normal, key=lambda item: not has_jetstream(item[1])):
-        for user in account.get("users") or () if name not in without else ():
+        users = account.get("users") or () if name not in without else ()
+        permissions = account.get("default_permissions") or {}
+        for user in sorted(users, key=lambda one: bool(one.get("permissions") or permissions)):
             login, password = user.get("user"), user.get("password")
             if login and password and not is_hash(str(password)):
-                prefix = inbox_prefix(user.get("permissions") or account.get("default_permissions") or {})
+                prefix = inbox_prefix(user.get("permissions") or permissions)
                 own = {} if prefix == INBOX_PREFIX else {"inbox_prefix": prefix}
                 found.append({"account": name, "user": str(login), "password": str(password), **own})
     return found
@@ -128,7 +133,8 @@ class OperatorLogins:
 
 def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]]:
     """Return the users with which an operation logs in. `purpose`: `all`; `smoke_test`, which adds the applications'
-    users with a known password; or `host`, without users of signing keys, for programs that run without the controller.
+    users with a known password; `assets`, which adds one of them to each account that has no other user; or `host`,
+    without users of signing keys, for programs that run without the controller.
 
     Raises ValueError for an unknown purpose, and if a signing key would leave the controller."""
     own_accounts = [given.system_account, *(user["account"] for user in given.users)]
@@ -136,8 +142,8 @@ def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]
     with_keys = [user for user in given.users if "key_directory" in user or "account_seed" in user]
     if purpose == "host":
         return [*(dict(user) for user in given.users if user not in with_keys), *admins]
-    if purpose not in ("all", "smoke_test"):
-        raise ValueError(f"purpose: must be all, smoke_test or host, not {purpose!r}")
+    if purpose not in ("all", "smoke_test", "assets"):
+        raise ValueError(f"purpose: must be all, smoke_test, assets or host, not {purpose!r}")
     away = dict.fromkeys(host for host in given.runs_on if host not in ("localhost", "127.0.0.1"))
     if away and (with_keys or given.key_directory):
         raise ValueError(
@@ -146,5 +152,10 @@ def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]
             " localhost, or use .creds files (nats_cluster_account_users)."
         )
     minted = [{"account": "*", "key_directory": given.key_directory}] if given.key_directory else []
-    applications = clients(given.accounts, [given.system_account]) if purpose == "smoke_test" else []
+    applications: list[dict[str, str]] = []
+    if purpose == "smoke_test":
+        applications = clients(given.accounts, [given.system_account])
+    elif purpose == "assets" and not minted:
+        served = [*own_accounts, *(one["account"] for one in admins)]
+        applications = [next(users) for _account, users in groupby(clients(given.accounts, served), itemgetter("account"))]
     return [*map(dict, given.users), *minted, *applications, *admins]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,7 @@ def admin(account: str) -> dict[str, str]:
         ("all", [OPS, KEY], {}, [OPS, KEY]),
         ("all", [KEY], {"key_directory": "/k"}, [KEY, {"account": "*", "key_directory": "/k"}, admin("BARE")]),
         ("smoke_test", [OPS], {}, [OPS, APPLICATION, admin("APP")]),
+        ("assets", [OPS], {}, [OPS, admin("APP")]),
         ("host", [OPS, KEY], {"key_directory": "/k"}, [OPS]),
         ("host", [KEY], {"runs_on": "n1"}, [admin("BARE")]),
         ("all", [OPS], {"runs_on": "n1"}, [OPS, admin("APP")]),
@@ -144,7 +146,20 @@ def test_each_purpose_has_its_users(
     assert logins(purpose, *users, **options) == expected
 
 
-@pytest.mark.parametrize("purpose", ["all", "smoke_test"])
+def test_the_least_limited_application_of_each_account_serves_its_assets() -> None:
+    limited = {"user": "reader", "password": "r", "permissions": {"publish": "a"}}
+    users = [limited, {"user": "hashed", "password": HASH}, {"user": "app", "password": "a"}]
+    accounts = {"APP": {"jetstream": True, "users": users}, "BARE": {"jetstream": True, "users": [limited]}}
+    given = OperatorLogins([], accounts, None, "operator-", "$SYS", "", [])
+    reader = {"account": "BARE", "user": "reader", "password": "r"}
+    assert operation_logins(given, "assets") == [APPLICATION, reader]
+    assert operation_logins(replace(given, users=[OPS]), "assets") == [OPS, APPLICATION]
+    assert operation_logins(replace(given, password="secret"), "assets") == [admin("APP"), admin("BARE")]
+    minted = {"account": "*", "key_directory": "/k"}
+    assert operation_logins(replace(given, key_directory="/k"), "assets") == [minted]
+
+
+@pytest.mark.parametrize("purpose", ["all", "smoke_test", "assets"])
 @pytest.mark.parametrize(
     ("users", "key_directory"), [([], "/k"), ([KEY], ""), ([{"account": "APP", "account_seed": "SA"}], "")]
 )
@@ -155,5 +170,5 @@ def test_no_signing_key_leaves_the_controller(purpose: str, users: list[dict[str
 
 
 def test_unknown_purpose_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be all, smoke_test or host, not 'some'"):
+    with pytest.raises(ValueError, match="must be all, smoke_test, assets or host, not 'some'"):
         logins("some")
