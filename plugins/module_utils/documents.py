@@ -75,6 +75,11 @@ def unknown_key(where: str, key: str, known: Iterable[str]) -> str:
     return f"{where}: unknown key" + (f"; did you mean {similar[0]}?" if similar else "")
 
 
+def owning_document(metadata: Mapping[str, str]) -> str:
+    """Return the document that owns an asset with this metadata, or "" if no document owns it."""
+    return metadata.get(MARK_DOCUMENT, "") if metadata.get(MARK_MANAGER) == MANAGER else ""
+
+
 def unmarked(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata of an asset without the marks of its document."""
     return {key: value for key, value in metadata.items() if key not in MARKS}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..documents import owning_document
 from ..health.rules import Limits, group_problems
 from ..nats.model import CONSUMER, RaftGroup
 from ..subjects import subject_matches
@@ -207,7 +208,7 @@ def dependents(name: str, configs: Iterable[Config]) -> list[str]:
 
 
 def owner(name: str, old: Config | None, desired: Config) -> str:
-    """Return the tool that owns a stream or consumer, or "" if it has no mark of another tool.
+    """Return the document or tool that owns a stream or consumer, or "" if it has no mark of another one.
 
     `old`, `desired`: configurations in normal form (`desired` may lack any of the keys). A mark that is also in the
     task's own metadata does not count as that of another tool."""
@@ -216,6 +217,9 @@ def owner(name: str, old: Config | None, desired: Config) -> str:
             return what
     metadata = (old or {}).get("metadata") or {}
     given = desired.get("metadata") or {}
+    document = owning_document(metadata)
+    if document:
+        return "" if document == owning_document(given) else f"document {document}"
     for key in MANAGER_KEYS:
         if metadata.get(key) and metadata[key] != given.get(key):
             return f"{metadata[key]} (metadata {key})"

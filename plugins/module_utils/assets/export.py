@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..documents import InvalidDocument, dump_yaml, unmarked
+from ..documents import InvalidDocument, dump_yaml, owning_document, unmarked
 from ..screen import Page, fitting, page, printable
 from ..table import table_page
 from ..units import counted
@@ -38,7 +38,7 @@ from .document import (
     read_document,
 )
 from .order import CONSUMER, ENTRY
-from .ownership import only_marks, own_changes, owning_document
+from .ownership import only_marks, own_changes
 from .plan import EXTRA, FOREIGN, SAME, LiveAssets, is_ephemeral, make_plan
 from .plan_page import change_text
 

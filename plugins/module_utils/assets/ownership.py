@@ -26,11 +26,6 @@ def marks(document: AssetsDocument, fields: Sequence[ConfigKey], config: Config)
     return {MARK_MANAGER: MANAGER, MARK_DOCUMENT: document.id, MARK_HASH: content_hash(content)[:16]}
 
 
-def owning_document(metadata: Mapping[str, str]) -> str:
-    """Return the document that owns an asset with this metadata, or "" if no document owns it."""
-    return metadata.get(MARK_DOCUMENT, "") if metadata.get(MARK_MANAGER) == MANAGER else ""
-
-
 def own_changes(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the changes of a plan's row, except those that only mark the asset as owned by its document."""
     marked = [f"metadata.{mark}" for mark in MARKS]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..documents import MARK_HASH
+from ..documents import MARK_HASH, owning_document
 from ..nats.replies import consumer_group, stream_group
 from ..screen import printable
 from ..subjects import subjects_collide
@@ -36,7 +36,7 @@ from .document import (
     overlaps,
 )
 from .order import CHANGE, CONSUMER, CREATE, DELETE, ENTRY, PHASES, Action, ordered_steps, stream_name
-from .ownership import content_hash, marks, owning_document
+from .ownership import content_hash, marks
 from .room import Need, refusals, shortages
 
 Info = Mapping[str, Any]
@@ -332,13 +332,8 @@ class _Planner:
     def _foreign(self, row: PlanRow, document: AssetsDocument, old: rules.Config, stream: str, adopted: bool) -> bool:
         """Return whether the document must not change an existing asset, and set the row's state."""
         metadata = old["metadata"]
-        marked = owning_document(metadata)
-        if marked:
-            if marked == document.id:
-                return False
-            row.state = FOREIGN
-            row.notes.append(f"it belongs to document {marked}")
-            return True
+        if owning_document(metadata) == document.id:
+            return False
         whose = change_rules.owner("", old, {})
         if whose:
             row.state = FOREIGN

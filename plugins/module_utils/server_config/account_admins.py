@@ -157,5 +157,7 @@ def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]
         applications = clients(given.accounts, [given.system_account])
     elif purpose == "assets" and not minted:
         served = [*own_accounts, *(one["account"] for one in admins)]
-        applications = [next(users) for _account, users in groupby(clients(given.accounts, served), itemgetter("account"))]
+        applications = [
+            next(users) for _account, users in groupby(clients(given.accounts, served), itemgetter("account"))
+        ]
     return [*map(dict, given.users), *minted, *applications, *admins]

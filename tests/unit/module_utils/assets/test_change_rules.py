@@ -148,6 +148,9 @@ def test_whose_an_asset_is() -> None:
     assert change_rules.owner("$MQTT_msgs", stream(), {}) == "the servers' MQTT"
     assert change_rules.owner("S", theirs, {"metadata": {"x": "y"}}) == "terraform (metadata managed-by)"
     assert change_rules.owner("S", theirs, {"metadata": {"managed-by": "terraform"}}) == ""
+    marks = {"managed-by": "natsops", "natsops.document": "orders"}
+    assert change_rules.owner("S", stream(metadata=marks), {"metadata": {"managed-by": "natsops"}}) == "document orders"
+    assert change_rules.owner("S", stream(metadata=marks), {"metadata": marks}) == ""
 
 
 def test_a_consumer_without_a_number_has_the_streams_replicas() -> None:
