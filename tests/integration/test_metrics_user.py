@@ -2,15 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The user of nats_server_metrics_password: the exporter, snapshots and the health gate work with it, and it can neither
-change the cluster nor read messages. A request that its permissions lack is named."""
+change the cluster nor read messages, also not through the subjects of replies. A request that its permissions lack is
+named."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
     Call,
@@ -19,12 +23,14 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     NatsFailure,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.metrics_user import (
+    METRICS_ACCOUNT,
     METRICS_INBOX,
     METRICS_PERMISSIONS,
+    with_metrics_user,
 )
 from support.exporters import Exporter
-from support.module_runs import Runner, form
-from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
+from support.module_runs import Runner, form, gate_restarting_silent
+from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
 NAMES = ["n1", "n2", "n3"]
 ONCE = {"samples": 1, "span": 0, "wait": False}
@@ -32,12 +38,15 @@ LOGIN: dict[str, Any] = {"user": "metrics", "password": "m-pass", "inbox_prefix"
 
 
 def write_permissions(cluster: NatsProcesses, permissions: dict[str, Any]) -> None:
-    """Start the stopped cluster with a user `metrics` of the system account."""
-    user = json.dumps({"user": LOGIN["user"], "password": LOGIN["password"], "permissions": permissions})
+    """Start the stopped cluster with the account of the user `metrics`."""
+    accounts = with_metrics_user({}, "$SYS", LOGIN["user"], LOGIN["password"])
+    account = {**accounts[METRICS_ACCOUNT]}
+    account["users"] = [{**user, "permissions": permissions} for user in account["users"]]
+    blocks = f'{METRICS_ACCOUNT} {json.dumps(account)}\n"$SYS" {{ exports: {json.dumps(accounts["$SYS"]["exports"])}, '
     for name in cluster.names:
         cluster.write_config(name)
         path = cluster.config_file(name)
-        path.write_text(path.read_text().replace('"$SYS" { users: [', f'"$SYS" {{ users: [{user}, '))
+        path.write_text(path.read_text().replace('"$SYS" { ', blocks))
     cluster.start()
 
 
@@ -90,6 +99,49 @@ def test_metrics_user_reads_everything_and_changes_nothing(
         with Client(ConnectionOptions(tuple(cluster.urls), **LOGIN)) as client, pytest.raises(NatsFailure) as denied:
             client.observe([subject], 0, lambda _message: True)
         assert denied.value.code == "permission"
+
+
+def test_no_reply_to_the_metrics_user_changes_the_cluster(cluster: NatsProcesses, run_module: Runner) -> None:
+    """Servers do not check the permission to publish to the subject of a reply."""
+    subject = f"$SYS.REQ.SERVER.{run_module('nats_cluster_info', cluster.sys_connection())['servers'][0]['id']}.STATSZ"
+
+    def streams_after_a_request_by(login: dict[str, Any]) -> list[str]:
+        async def ask() -> None:
+            client = await nats.connect(cluster.urls, user=login["user"], password=login["password"])
+            await client.publish(subject, b"", reply="$JS.API.ACCOUNT.PURGE.APP")
+            await client.flush()
+            await client.close()
+
+        asyncio.run(ask())
+        time.sleep(2)
+        found = run_module("nats_stream_info", cluster.sys_connection(), account="APP")
+        return [stream["name"] for stream in found["streams"]]
+
+    assert streams_after_a_request_by(LOGIN) == ["ORDERS"]
+    # The request is one that would delete the streams.
+    assert streams_after_a_request_by(cluster.sys_connection()) == []
+
+
+def test_metrics_user_reads_all_clusters_of_a_supercluster(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner, tmp_path: Path
+) -> None:
+    ports = dict(zip(("east", "west"), free_ports(2), strict=True))
+    remotes = ", ".join(f'{{ name: {name}, url: "nats://127.0.0.1:{port}" }}' for name, port in ports.items())
+    names = {f"{site}1": site for site in ports}
+    clusters = []
+    for name, site in names.items():
+        listen = f'gateway {{ name: {site}, listen: "127.0.0.1:{ports[site]}", gateways: [{remotes}] }}'
+        clusters.append(make_cluster([name], cluster=site, extra=listen))
+    for one in clusters:
+        one.kill()
+        write_permissions(one, METRICS_PERMISSIONS)
+    asked = {"expected_servers": list(names), "expected_clusters": names}
+    options = {**asked, "wait_timeout": 60}
+    gate = gate_restarting_silent(clusters[0], clusters[0].sys_connection(), options, run_module, others=clusters[1:])
+    assert gate["healthy"], gate["msg"]
+    own = {"servers": clusters[0].urls, **LOGIN}
+    taken = run_module("nats_snapshot", own, lake=str(tmp_path / "lake"), fleet="test", expected_servers=list(names))
+    assert taken["complete"] and json.loads(Path(taken["manifest"]).read_text())["failures"] == 0, taken
 
 
 def test_missing_permission_is_named_instead_of_an_overload(cluster: NatsProcesses, run_module: Runner) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..nats.account_names import SYSTEM_ACCOUNT
 from .account_admins import with_operators
-from .metrics_user import METRICS_PERMISSIONS
+from .metrics_user import with_metrics_user
 from .topology import boolean, gateways, leaf_remotes, routes
 
 Config = dict[str, Any]
@@ -200,14 +200,17 @@ class _Composer:
         return {**block, **own}
 
     def _accounts(self) -> Mapping[str, Any]:
-        """Return the accounts. The system account gets the users of the modules and of metrics next to its own users, and
-        each account with JetStream an operator. Both keep the users that are being replaced. In operator mode, JWTs
-        define the accounts."""
+        """Return the accounts. The system account gets the users of the modules next to its own users, the user of
+        metrics an account, and each account with JetStream an operator. Users that are being replaced are kept. In
+        operator mode, JWTs define the accounts."""
         accounts: Mapping[str, Any] = self._get("accounts") or {}
         if self._get("operator") is not None:
             return accounts
         system = str(self._get("system_account", SYSTEM_ACCOUNT))
         accounts = self._with_system_users(accounts, system)
+        if self._get("metrics_password"):
+            metrics = str(self._get("metrics_user")), str(self._get("metrics_password"))
+            accounts = with_metrics_user(accounts, system, *metrics)
         for part in ("", "previous_"):
             accounts = with_operators(
                 accounts,
@@ -235,9 +238,6 @@ class _Composer:
             if self._get("system_previous_user"):
                 previous = self._get("system_previous_password")
                 users.append({"user": self._get("system_previous_user"), "password": previous})
-        if self._get("metrics_password"):
-            metrics = {"user": self._get("metrics_user"), "password": self._get("metrics_password")}
-            users.append({**metrics, "permissions": METRICS_PERMISSIONS})
         return users
 
 

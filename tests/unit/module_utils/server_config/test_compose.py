@@ -17,6 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.co
     compose,
     merged,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.metrics_user import METRICS_ACCOUNT
 from ansible_collections.natsops.jetstream.plugins.module_utils.subjects import subject_matches
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import ENDPOINTS as SNAPSHOT_ENDPOINTS
 from support.documents import CHECKOUT, role_options
@@ -155,13 +156,25 @@ def test_the_system_account_and_accounts_with_jetstream_get_their_operators() ->
     assert users(operator="/etc/operator.jwt") == {"APP": []}
     assert users(system_password=None, accounts={}) == {}
     metrics = {"metrics_user": "metrics", "metrics_password": "m"}
-    assert users(**metrics)["SYS"] == ["sys", "metrics"]
-    assert users(**metrics, system_password=None, accounts=configured) == {"SYS": ["mine", "metrics"]}
+    assert users(**metrics)["SYS"] == ["sys"]
+    assert users(**metrics, system_password=None, accounts=configured) == {
+        "SYS": ["mine"],
+        METRICS_ACCOUNT: ["metrics"],
+    }
 
 
 def test_metrics_user_may_read_every_endpoint_of_a_snapshot_and_change_nothing() -> None:
-    found = made(metrics_user="metrics", metrics_password="m")["accounts"]["$SYS"]["users"]
-    (permissions,) = [user["permissions"] for user in found]
+    configured = {"$SYS": {"exports": [{"stream": "a"}]}, METRICS_ACCOUNT: {"users": [{"user": "mine"}]}}
+    accounts = made(metrics_user="metrics", metrics_password="m", accounts=configured)["accounts"]
+    first, *exports = accounts["$SYS"]["exports"]
+    assert first == {"stream": "a"}
+    assert {export["response_type"] for export in exports} == {"Stream"}
+    assert {account for export in exports for account in export["accounts"]} == {METRICS_ACCOUNT}
+    imports = [one["service"] for one in accounts[METRICS_ACCOUNT]["imports"]]
+    assert imports == [{"account": "$SYS", "subject": export["service"]} for export in exports]
+    mine, metrics = accounts[METRICS_ACCOUNT]["users"]
+    assert mine == {"user": "mine"}
+    permissions = metrics["permissions"]
     allowed = permissions["publish"]["allow"]
     endpoints = {subject.rpartition(".")[2] for subject in allowed if subject.startswith("$SYS.REQ.SERVER.*.")}
     # The statistics of accounts are requested from all servers at once.
