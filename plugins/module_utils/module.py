@@ -21,6 +21,7 @@ from typing import Any, Callable, NoReturn, TypeVar
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from .accounts.minted_logins import account_logins, system_login
+from .collection_module import CollectionModule
 from .nats.accounts import CREDENTIAL_KINDS, MINTING_OPTIONS, Connections, read_nkey
 from .nats.client import Client, ConnectionOptions, MissingLibrary, NatsFailure
 from .screen import printable
@@ -104,16 +105,9 @@ _SECRETS = ("password", "token", "nkey_seed")
 _UNSUPPORTED_IN_CONTEXT = ("nsc", "socks_proxy", "user_jwt", "user_seed", "windows_cert_store")
 
 
-class NatsModule(AnsibleModule):
-    """An AnsibleModule that removes control characters from warnings, because names of streams may contain them."""
-
-    def warn(self, warning: str, **options: Any) -> None:
-        super().warn(printable(warning), **options)
-
-
 def make_module(own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> AnsibleModule:
     """Return the AnsibleModule with the connection options and the module's `own`; check mode is supported."""
-    return NatsModule(
+    return CollectionModule(
         argument_spec={**CONNECTION_SPEC, **own}, supports_check_mode=True, **with_connection_rules(arguments)
     )
 

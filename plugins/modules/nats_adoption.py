@@ -104,8 +104,9 @@ try:
 except ImportError:
     yaml = None  # type: ignore[assignment]
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import missing_required_lib
 
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, replace_all
 from ..module_utils.server_config.adoption import Adoption, Secret, adopt
 
@@ -166,7 +167,7 @@ def inventory_files(adoption: Adoption, root: str, group: str = ALL) -> list[Man
     return [*files, ManagedFile(os.path.join(root, report_name(group)), 0o644, content=report)]
 
 
-def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
+def write(module: CollectionModule, adoption: Adoption) -> list[str]:
     """Write the files that differ and return their paths. Raises FilesError."""
     root, group = module.params["path"], module.params["group"]
     files = [file for file in inventory_files(adoption, root, group) if file.differs()]
@@ -186,7 +187,7 @@ def write(module: AnsibleModule, adoption: Adoption) -> list[str]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "servers": {"type": "dict", "required": True, "no_log": False},
             "addresses": {"type": "dict", "default": {}},

@@ -172,10 +172,11 @@ unreadable:
 
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import missing_required_lib
 
 from ..module_utils.backup.drill import BackupDrillOptions, drill
 from ..module_utils.backup.target import READ_SPEC, requested_store
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.module import fail, gc_paused
 from ..module_utils.nats.client import MissingLibrary, NatsFailure
 from ..module_utils.screen import listing, printable
@@ -183,7 +184,7 @@ from ..module_utils.waiting import positive
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
             "stream": {"type": "str"},

@@ -103,14 +103,13 @@ catalogue:
 import json
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.backup.catalogue import FILE
 from ..module_utils.backup.catalogue_file import load_catalogue
 from ..module_utils.backup.files import Backup, find_backups
 from ..module_utils.backup.store import BackupStore
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.verify import CHECKSUM, LEVELS, verify
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.module import run_alone
 from ..module_utils.nats.client import NatsFailure
 
@@ -147,7 +146,7 @@ def _described(backup: Backup, level: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "path": {"type": "path", "required": True},
             "stream": {"type": "str"},

@@ -115,7 +115,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import missing_required_lib
+
+from ..module_utils.collection_module import CollectionModule
 
 try:
     from cryptography import x509
@@ -375,7 +377,7 @@ def current(
         return None, None
 
 
-def parse_wanted(module: AnsibleModule) -> WantedCertificate:
+def parse_wanted(module: CollectionModule) -> WantedCertificate:
     """Return the requested certificate."""
     parameters = module.params
     is_authority = parameters["purpose"] == "ca"
@@ -394,7 +396,7 @@ def parse_wanted(module: AnsibleModule) -> WantedCertificate:
     )
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result."""
     purpose, path, key_path = (module.params[name] for name in ("purpose", "path", "key_path"))
     certificate, key = current(purpose, path, key_path)
@@ -429,7 +431,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "purpose": {"type": "str", "choices": ["ca", "server", "client"], "required": True},
             "path": {"type": "path", "required": True},

@@ -82,12 +82,11 @@ current:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises FilesError."""
     contents: dict[str, Any] = module.params["contents"]
     current: dict[str, str] = {}
@@ -115,7 +114,7 @@ def main() -> None:
         "owner": {"type": "str"},
         "group": {"type": "str"},
     }
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "files": {"type": "list", "elements": "dict", "required": True, "options": file},
             "contents": {"type": "dict", "default": {}, "no_log": True},

@@ -108,8 +108,7 @@ import json
 from pathlib import Path
 from typing import Any, Optional
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.contexts import (
     SAVED,
     ContextSide,
@@ -135,7 +134,7 @@ _SIDE_SPEC: dict[str, Any] = {
 }
 
 
-def switch(module: AnsibleModule) -> dict[str, Any]:
+def switch(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure invalid_option, write_failed."""
     params = module.params
     origin, site = (
@@ -219,7 +218,7 @@ def _files(path: Path, made: Switch) -> list[ManagedFile]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
             "origin": _SIDE_SPEC,

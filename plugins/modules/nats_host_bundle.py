@@ -140,8 +140,7 @@ import tempfile
 from dataclasses import replace
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.evidence import CollectionBounds, Collector, Subject, find_disks, probes
 from ..module_utils.host.observation import read_text
 from ..module_utils.host.own_files import own_config
@@ -181,7 +180,7 @@ def read_bounds(given: dict[str, Any]) -> CollectionBounds:
     return bounds
 
 
-def collect(module: AnsibleModule) -> dict[str, Any]:
+def collect(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises ValueError, ProcessError and OSError."""
     given = module.params
     subject, bounds = make_subject(given), read_bounds(given)
@@ -205,7 +204,7 @@ def collect(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "config": {"type": "path", "required": True},
             "unit": {"type": "str"},

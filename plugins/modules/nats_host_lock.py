@@ -187,8 +187,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.observation import read_mark
 from ..module_utils.roll.lock_rules import Holder, LockRequest, resolve_holder
 
@@ -222,7 +221,7 @@ def write(descriptor: int, holder: Holder) -> None:
     os.fsync(descriptor)
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
     request = LockRequest(
@@ -258,7 +257,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "path": {"type": "path"},
             "name": {"type": "str", "default": ""},

@@ -92,7 +92,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from ansible.module_utils.basic import AnsibleModule
+from ..module_utils.collection_module import CollectionModule
 
 
 def read_line(connection: socket.socket) -> bytes:
@@ -152,7 +152,7 @@ def read(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "listeners": {
                 "type": "list",

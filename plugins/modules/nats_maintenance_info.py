@@ -95,15 +95,14 @@ screen:
 
 import time
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.controller import run_is_alive
 from ..module_utils.roll.lock_rules import lock_holders, seen_holder
 from ..module_utils.roll.maintenance import status
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "hosts": {"type": "dict", "required": True},
             "server_names": {"type": "dict", "default": {}},

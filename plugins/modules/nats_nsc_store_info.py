@@ -97,10 +97,9 @@ users:
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.accounts.nsc import document_from_store
 from ..module_utils.accounts.nsc_store import UnreadableStore, read_store
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.documents import InvalidDocument
 from ..module_utils.module import run_alone
 from ..module_utils.nats.failures import NatsFailure
@@ -134,7 +133,7 @@ def _failure(code: str, reason: str, problems: object) -> NatsFailure:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True)
+    module = CollectionModule(argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True)
     run_alone(module, lambda: read(module.params["path"], time.time()))
 
 

@@ -100,8 +100,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.accounts.builtin import role_keys
 from ..module_utils.accounts.claims import Claims, decode_claims
 from ..module_utils.accounts.key_directory import KeyDirectory, seed_in_file
@@ -109,6 +107,7 @@ from ..module_utils.accounts.keys import ACCOUNT, OPERATOR
 from ..module_utils.accounts.operator import OperatorKeys, begin
 from ..module_utils.accounts.seeds import SeedKey, new_key
 from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.documents import InvalidDocument
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
 from ..module_utils.module import run_alone
@@ -198,7 +197,7 @@ def ensure(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         {
             "name": {"type": "str", "required": True},
             "system_account": {"type": "str", "default": "SYS"},

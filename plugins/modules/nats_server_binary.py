@@ -102,8 +102,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.install import (
     InstallError,
     binary_path,
@@ -119,7 +118,7 @@ from ..module_utils.host.install import (
 from ..module_utils.host.process import ProcessError, read_version, running_binaries
 
 
-def install(module: AnsibleModule, digest: str) -> dict[str, Any]:
+def install(module: CollectionModule, digest: str) -> dict[str, Any]:
     """Install the executable from the source unless the same one is already installed; `digest` is its expected
     SHA-256, or empty."""
     source, install_dir, version = (module.params[name] for name in ("src", "install_dir", "version"))
@@ -163,13 +162,13 @@ def result(install_dir: str, version: str, changed: bool, installed: bool) -> di
     }
 
 
-def remove(module: AnsibleModule, names: list[str]) -> None:
+def remove(module: CollectionModule, names: list[str]) -> None:
     """Remove these versions' directories."""
     for name in names if not module.check_mode else []:
         shutil.rmtree(version_dir(module.params["install_dir"], name))
 
 
-def remove_all(module: AnsibleModule) -> dict[str, Any]:
+def remove_all(module: CollectionModule) -> dict[str, Any]:
     """Remove every version that is not running, and then the directory if it is empty."""
     install_dir = module.params["install_dir"]
     running = installed_versions(install_dir, running_binaries())
@@ -181,7 +180,7 @@ def remove_all(module: AnsibleModule) -> dict[str, Any]:
     return {"changed": bool(names) or empty, "versions": sorted(running), "removed": names}
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result."""
     parameters = module.params
     if parameters["state"] == "absent":
@@ -204,7 +203,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "install_dir": {"type": "path", "required": True},

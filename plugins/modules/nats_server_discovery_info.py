@@ -106,14 +106,14 @@ binary_link_free:
   returned: when found
 """
 
-from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.discovery import discover
 from ..module_utils.host.process import ProcessError
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"config": {"type": "path"}}, supports_check_mode=True)
+    module = CollectionModule(argument_spec={"config": {"type": "path"}}, supports_check_mode=True)
     try:
         found = discover(module.params["config"] or "", module.run_command)
     except (ProcessError, OSError) as error:

@@ -174,13 +174,12 @@ import re
 import tempfile
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
 from ..module_utils.host.process import executable_version
 
 
-def requested_directories(module: AnsibleModule) -> list[Directory]:
+def requested_directories(module: CollectionModule) -> list[Directory]:
     """Return the desired directories."""
     return [
         Directory(one["path"], parse_mode(one), one["owner"], one["group"], one["leave_foreign"])
@@ -188,7 +187,7 @@ def requested_directories(module: AnsibleModule) -> list[Directory]:
     ]
 
 
-def desired_files(module: AnsibleModule) -> list[ManagedFile]:
+def desired_files(module: CollectionModule) -> list[ManagedFile]:
     """Return the desired files in the order of their replacement."""
     found = [
         ManagedFile(
@@ -213,7 +212,7 @@ def parse_mode(wanted: dict[str, Any]) -> int:
         raise FilesError(f"{wanted['path']}: mode {wanted['mode']!r} is not an octal number such as 0640") from error
 
 
-def try_configuration(module: AnsibleModule, files: list[ManagedFile]) -> tuple[bool, str]:
+def try_configuration(module: CollectionModule, files: list[ManagedFile]) -> tuple[bool, str]:
     """Return whether the configuration was tested, and its digest. Raises FilesError with the server's message if the
     server rejects the configuration."""
     trial = module.params["trial"]
@@ -271,7 +270,7 @@ def unit_files(files: list[ManagedFile], unit: str | None) -> list[ManagedFile]:
     ]
 
 
-def try_units(module: AnsibleModule, units: list[ManagedFile]) -> None:
+def try_units(module: CollectionModule, units: list[ManagedFile]) -> None:
     """Have systemd read the unit and its drop-ins under their real names. Raises FilesError with systemd's complaints,
     if any."""
     name = f"{module.params['unit']}.service"
@@ -307,7 +306,7 @@ def write(path: str, content: bytes) -> None:
         stream.write(content)
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the values of the module."""
     directories = [one for one in requested_directories(module) if one.differs()]
     files = desired_files(module)
@@ -343,7 +342,7 @@ def main() -> None:
         "group": {"type": "str"},
     }
     content = {"type": "str", "required": True}
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "directories": {
                 "type": "list",

@@ -53,14 +53,14 @@ problems:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.own_files import own_files
 from ..module_utils.host.process import ProcessError
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={"config": {"type": "path", "required": True}, "prefix": {"type": "str", "default": ""}},
         supports_check_mode=True,
     )

@@ -93,8 +93,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, replace_all
 from ..module_utils.host.firewall import (
     Firewalld,
@@ -146,7 +145,7 @@ def connecting_address() -> str:
 class Firewall:
     """The common part of the backends: commands and files of the host."""
 
-    def __init__(self, module: AnsibleModule) -> None:
+    def __init__(self, module: CollectionModule) -> None:
         self.module = module
         self.service: str = module.params["service"]
         self.record: str = module.params["record"]
@@ -299,7 +298,7 @@ def read_record(path: str) -> str:
         raise FilesError(f"{path}, which names the firewall, cannot be read: {error!r}") from error
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises FirewallError, FilesError and ValueError."""
     given = module.params
     backend = given["backend"]
@@ -348,7 +347,7 @@ def main() -> None:
         "port": {"type": "int", "required": True},
         "sources": {"type": "list", "elements": "str", "required": True},
     }
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "backend": {"type": "str", "choices": ["nftables", "firewalld", "none"], "required": True},
             "rules": {"type": "list", "elements": "dict", "options": rule, "default": []},

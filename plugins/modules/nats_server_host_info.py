@@ -316,8 +316,7 @@ tunings:
 import os
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host import tunings
 from ..module_utils.host.certificate import read_certificate
 from ..module_utils.host.install import binary_path, is_installed, source_digest
@@ -340,7 +339,7 @@ from ..module_utils.host.system import account, filesystems, has_systemd, memory
 from ..module_utils.server_config.listeners import monitor_url
 
 
-def proven(module: AnsibleModule, process: dict[str, Any]) -> dict[str, Any]:
+def proven(module: CollectionModule, process: dict[str, Any]) -> dict[str, Any]:
     """Return the loaded configuration as a record; empty if the files do not prove it."""
     server = next((one for one in running_servers() if one.process.instance == process["instance"]), None)
     if not server:
@@ -360,7 +359,7 @@ def other_store(config: dict[str, Any], store: str | None) -> dict[str, Any] | N
     return {"path": path, **store_owner(path).as_dict()}
 
 
-def read_selinux(module: AnsibleModule) -> dict[str, str]:
+def read_selinux(module: CollectionModule) -> dict[str, str]:
     """Return the mode of SELinux, and the type that its policy gives to the executable, which need not exist."""
     install_dir = module.params["install_dir"]
     found = {"mode": selinux_mode(), "binary_type": "", "install_dir": install_dir}
@@ -370,7 +369,7 @@ def read_selinux(module: AnsibleModule) -> dict[str, str]:
     return found
 
 
-def read(module: AnsibleModule) -> dict[str, Any]:
+def read(module: CollectionModule) -> dict[str, Any]:
     """Return the values of the module."""
     given = module.params
     systemd = has_systemd()
@@ -421,7 +420,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
 
 def main() -> None:
     paths = {"type": "list", "elements": "path", "default": []}
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             **PROCESS_SPEC,
             "secrets": {"type": "path", "required": True, "no_log": False},

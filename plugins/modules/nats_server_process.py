@@ -159,8 +159,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.observation import NO_PROCESS, read_process, unit_properties
 from ..module_utils.host.process import (
     ProcessError,
@@ -227,7 +226,7 @@ def raise_open_files(wanted: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def start(module: AnsibleModule) -> dict[str, Any]:
+def start(module: CollectionModule) -> dict[str, Any]:
     """Start the server unless it is running, and wait until it listens; fail the module if it does not."""
     began, params = time.monotonic(), module.params
     needed = unit_state(module) not in _UP if params["unit"] else find_server(params["config"]) is None
@@ -260,7 +259,7 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     return result
 
 
-def launch_server(module: AnsibleModule) -> None:
+def launch_server(module: CollectionModule) -> None:
     """Start the server without systemd."""
     params = module.params
     if params["pid_file"] and os.path.exists(params["pid_file"]):
@@ -275,7 +274,7 @@ def launch_server(module: AnsibleModule) -> None:
         launch(command, log, environment(params["environment_file"]), **who)
 
 
-def stop(module: AnsibleModule) -> dict[str, Any]:
+def stop(module: CollectionModule) -> dict[str, Any]:
     """Stop the server through lame duck mode, or kill it if it does not exit in time."""
     began, params = time.monotonic(), module.params
     running = find_server(params["config"])
@@ -296,7 +295,7 @@ def stop(module: AnsibleModule) -> dict[str, Any]:
     }
 
 
-def end(module: AnsibleModule, server: ServerProcess) -> bool:
+def end(module: CollectionModule, server: ServerProcess) -> bool:
     """End a server through lame duck mode; return False if it had to be killed. Raises ProcessError if even killing it
     fails."""
     ask_for_lame_duck(module, server)
@@ -310,7 +309,7 @@ def end(module: AnsibleModule, server: ServerProcess) -> bool:
     return False
 
 
-def observe(module: AnsibleModule, ports: Sequence[int] = ()) -> dict[str, Any]:
+def observe(module: CollectionModule, ports: Sequence[int] = ()) -> dict[str, Any]:
     """Return the state of the process once it listens on these ports, has exited, or `start_timeout` has passed."""
     params = module.params
     properties = unit_properties(module.run_command, params["unit"]) if params["unit"] else {}
@@ -319,24 +318,24 @@ def observe(module: AnsibleModule, ports: Sequence[int] = ()) -> dict[str, Any]:
     )
 
 
-def unit_state(module: AnsibleModule) -> str:
+def unit_state(module: CollectionModule) -> str:
     """Return the state of the unit in systemd's terms; a unit that does not exist is inactive."""
     return unit_properties(module.run_command, module.params["unit"]).get("ActiveState", "")
 
 
-def control(module: AnsibleModule, *command: str) -> None:
+def control(module: CollectionModule, *command: str) -> None:
     """Run systemctl. Raises ProcessError with its error output."""
     status, _out, error = module.run_command(["systemctl", *command])
     if status:
         raise ProcessError(f"systemctl {' '.join(command)}: {error.strip()}")
 
 
-def ask_for_lame_duck(module: AnsibleModule, server: ServerProcess) -> None:
+def ask_for_lame_duck(module: CollectionModule, server: ServerProcess) -> None:
     """Run `nats-server --signal ldm=PID` with the running executable, which exists even if its file was replaced."""
     module.run_command([f"/proc/{server.pid}/exe", "--signal", f"ldm={server.pid}"], check_rc=True)
 
 
-def reload(module: AnsibleModule) -> dict[str, Any]:
+def reload(module: CollectionModule) -> dict[str, Any]:
     """Send SIGHUP to the running server.
 
     Raises ProcessError if no server is running.
@@ -353,7 +352,7 @@ STATES = {"started": start, "stopped": stop, "reloaded": reload}
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "state": {"type": "str", "choices": list(STATES), "default": "started"},
             "config": {"type": "path", "required": True},

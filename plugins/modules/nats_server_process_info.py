@@ -135,14 +135,13 @@ maintenance:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.observation import PROCESS_SPEC, closed_ports, read_mark, read_process, unit_properties
 from ..module_utils.host.process import ProcessError
 from ..module_utils.server_config.topology import peer_ports
 
 
-def read(module: AnsibleModule) -> dict[str, Any]:
+def read(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises ProcessError."""
     properties = unit_properties(module.run_command, module.params["unit"]) if module.params["unit"] else {}
     wanted = {name: module.params[name] for name in ("config", "includes", "files", "ports", "timeout")}
@@ -152,7 +151,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             **PROCESS_SPEC,
             "includes": {"type": "list", "elements": "path", "default": []},

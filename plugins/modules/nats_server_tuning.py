@@ -103,8 +103,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, replace_all
 from ..module_utils.host.system import has_systemd
 from ..module_utils.host.tuning_plan import (
@@ -132,7 +131,7 @@ def read_record(path: str) -> dict[str, Any]:
     return record
 
 
-def carry_out(module: AnsibleModule, host: TunedHost, step: TuningStep) -> str:
+def carry_out(module: CollectionModule, host: TunedHost, step: TuningStep) -> str:
     """Change a switch or run a command; in check mode, only read the permissions. Returns the reason for a failure, or
     an empty string."""
     if module.check_mode:
@@ -167,7 +166,7 @@ def change(step: TuningStep) -> dict[str, Any]:
     }
 
 
-def tune(module: AnsibleModule) -> dict[str, Any]:
+def tune(module: CollectionModule) -> dict[str, Any]:
     """Return the values of the module. Raises FilesError."""
     given = module.params
     host = TunedHost(
@@ -221,7 +220,7 @@ def write_files(files: list[ManagedFile]) -> None:
 def main() -> None:
     """Run the module."""
     part = {"type": "list", "elements": "str", "choices": list(PARTS), "default": []}
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "apply": part,
             "undo": part,

@@ -70,14 +70,14 @@ problem:
   sample: no nats-server is running with /etc/nats-server/nats-server.conf
 """
 
-from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.process import ProcessError
 from ..module_utils.host.unreported import unreported
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"config": {"type": "path"}}, supports_check_mode=True)
+    module = CollectionModule(argument_spec={"config": {"type": "path"}}, supports_check_mode=True)
     try:
         host, problem = unreported(module.params["config"] or "", module.run_command)
     except (ProcessError, OSError) as error:

@@ -205,12 +205,13 @@ screen:
 
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import missing_required_lib
 
 from ..module_utils.backup.selection import SELECTION_SPEC
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CONTENTS, RECORDS
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.module import fail, gc_paused
 from ..module_utils.nats.client import MissingLibrary, NatsFailure
 from ..module_utils.progress import PROGRESS_SPEC, Progress
@@ -219,7 +220,7 @@ from ..module_utils.screen import counted_warnings
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "copies": {"type": "dict", "required": True},
             "directory": {"type": "path", "required": True},

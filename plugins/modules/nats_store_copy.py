@@ -79,15 +79,14 @@ streams:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.process import find_server
 from ..module_utils.host.store import stored_streams
 from ..module_utils.rescue.store_copy import StoreError, WantedCopy, copy_store
 from ..module_utils.units import size_bytes
 
 
-def ensure(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises StoreError, OSError, and ValueError for an invalid size."""
     given = module.params
     wanted = WantedCopy(
@@ -103,7 +102,7 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             "config": {"type": "path", "required": True},
             "store_dir": {"type": "path", "required": True},

@@ -79,15 +79,14 @@ streams:
 import os
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.observation import PROCESS_SPEC, fenced, read_mark, read_process, unit_properties
 from ..module_utils.host.process import ProcessError
 from ..module_utils.host.store import ASIDE, stored_streams
 from ..module_utils.host.system import has_systemd
 
 
-def read(module: AnsibleModule) -> dict[str, Any]:
+def read(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises ProcessError and OSError."""
     given = module.params
     unit = given["unit"] if given["unit"] and has_systemd() else ""
@@ -103,7 +102,7 @@ def read(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = CollectionModule(
         argument_spec={
             **PROCESS_SPEC,
             "store_dir": {"type": "path", "required": True},

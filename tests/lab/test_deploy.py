@@ -32,7 +32,7 @@ TUNE = """
         tasks_from: tuning
 """
 #: The maximum cost, on any host, of a deployment that changes nothing.
-BUDGET = Cost(module_runs=5, tasks=24)
+BUDGET = Cost(module_runs=5, tasks=25)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,22 @@ def test_every_awkward_password_logs_in(cluster: Cluster) -> None:
     for host in HOSTS:
         assert "secrets.conf" in cluster.controller.ssh(host, "ls /etc/nats-server").stdout
         assert cluster.controller.ssh(host, "grep -rF 's3cr3t!' /etc/nats-server", check=False).stdout == ""
+
+
+def test_no_secret_is_printed_or_logged(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -vvv, the SSH connection prints the results of modules; every host logs the options of modules."""
+    monkeypatch.setenv("ANSIBLE_VERBOSITY", "3")
+    monkeypatch.setenv("ANSIBLE_DIFF_ALWAYS", "1")
+    run = cluster.deploy(check=True, nats_server_max_connections=77)
+    assert run.status == 0 and "max_connections" in run.output and "<10.77.0.11>" in run.output, run.output
+    for host in HOSTS:
+        stored = cluster.controller.ssh(host, "cat /etc/nats-server/secrets.conf").stdout
+        secrets = {SYSTEM_PASSWORD, *re.findall(r'"(.{8,})"', stored)}
+        assert len(secrets) > len(AWKWARD), stored
+        journal = cluster.controller.ssh(host, "journalctl --no-pager").stdout
+        assert "ansible-natsops.jetstream.nats_server_files" in journal
+        for text in (run.output, journal):
+            assert [secret for secret in secrets if secret in text] == []
 
 
 def test_a_wrong_option_on_one_host_leaves_every_host_as_it_is(cluster: Cluster) -> None:
