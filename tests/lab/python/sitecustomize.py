@@ -30,7 +30,8 @@ import zipimport
 from types import CodeType
 from typing import Any, Callable
 
-_KEPT = f"/var/tmp/natsops-compiled-{os.getuid()}/{sys.implementation.cache_tag}"
+_OWN = f"/var/tmp/natsops-compiled-{os.getuid()}"
+_KEPT = f"{_OWN}/{sys.implementation.cache_tag}"
 _compile = zipimport._compile_source  # type: ignore[attr-defined]
 
 
@@ -55,6 +56,19 @@ def _kept(folder: str, key: bytes, path: str, make: Callable[[], CodeType]) -> C
     except OSError:
         pass  # tests use full and read-only disks
     return code
+
+
+def _is_private(folder: str) -> bool:
+    """Return whether only this user can write to a folder, which is created if it is missing. Any user may have created
+    it first, in order to have this process run their code."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except OSError:
+        return False
+    found = os.lstat(folder)
+    return found.st_uid == os.getuid() and found.st_mode & 0o170022 == 0o040000
 
 
 def _compile_once(path: str, source: bytes) -> CodeType:
@@ -159,7 +173,8 @@ def _control() -> None:
 
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)
-zipimport._compile_source = _compile_once  # type: ignore[attr-defined]
+if _is_private(_OWN):
+    zipimport._compile_source = _compile_once  # type: ignore[attr-defined]
 if sys.argv and os.path.basename(sys.argv[0]) == "ansible-playbook":
     # The hosts of the lab have only a copy of this file.
     if __name__ == "sitecustomize":

@@ -152,6 +152,25 @@ def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
         assert done.stdout == f"{archive}/result.py {tmp_path.name} {value}\nsitecustomize\n"
 
 
+@pytest.mark.parametrize("mode", [None, 0o755, 0o775, 0o757, "file", "link"])
+def test_compiled_code_is_kept_only_where_nobody_else_can_write(tmp_path: Path, mode: int | str | None) -> None:
+    keeper, kept = CHECKOUT / "tests/lab/python/sitecustomize.py", tmp_path / "kept"
+    if mode == "file":
+        kept.touch()
+    elif mode == "link":
+        kept.symlink_to(tmp_path)
+    elif mode is not None:
+        kept.mkdir()
+        kept.chmod(int(mode))
+    source = keeper.read_text().replace('_OWN = f"/var/tmp/natsops-compiled-{os.getuid()}"', f'_OWN = "{kept}"')
+    assert str(kept) in source
+    (tmp_path / "sitecustomize.py").write_text(source)
+    command = [sys.executable, "-c", "import zipimport; print(zipimport._compile_source.__module__)"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ("sitecustomize" if mode in (None, 0o755) else "zipimport")
+
+
 def test_controller_cache_is_keyed_by_complete_source(tmp_path: Path) -> None:
     """A second run returns the result of the first; a changed expression, or different rules for backslashes, yields a
     new result."""
