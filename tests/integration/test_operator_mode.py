@@ -21,6 +21,7 @@ from typing import Any
 
 import nats
 import pytest
+import yaml
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.credentials import read_credentials
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds import read_seed
 from support.credentials import Operator, make_operator
@@ -102,6 +103,11 @@ def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed,
     seed = deployed.operator.signing_key.seed
     (tmp_path / "operator-signing.nk").write_text(seed)
     shutil.copy(deployed.hosts.inventory(), tmp_path / "inventory.yml")
+    stored = {"accounts_seed_file": tmp_path / "operator-signing.nk", "accounts_key_directory": tmp_path / "keys"}
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "nats.yml").write_text(
+        yaml.safe_dump({f"nats_cluster_{name}": str(value) for name, value in stored.items()})
+    )
     environment = {
         **deployed.hosts.controller()[1],
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -72,6 +72,6 @@ def test_a_deployment_ends_with_messages(tmp_path: Path, run_module: Runner) -> 
         cluster.variables["nats_server_accounts"] = {"APP": {"jetstream": True, "users": []}}
         run = cluster.playbook("deploy")
         assert "6 pairs of 3 servers carry messages (sys)" in run.output, run.output
-        assert "operator-APP of account APP: " in run.output
+        assert "operator-APP of account APP was not used: " in run.output
     finally:
         cluster.kill()

@@ -82,7 +82,7 @@ def choose_users(users: Sequence[User], subject: str) -> Choice:
                         sender = user
                 except NatsFailure as failure:
                     where = f" of account {account}" if account else ""
-                    reasons.append(f"{user.name}{where}: {failure.description}")
+                    reasons.append(f"{user.name}{where} was not used: {failure.description}")
             if sender and manager:
                 break
         if sender:

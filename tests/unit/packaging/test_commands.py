@@ -255,11 +255,10 @@ def verification(arguments: list[str]) -> None:
 
 
 def attestation(arguments: list[str]) -> None:
-    """Check `gh attestation verify FILE --repo REPOSITORY` against the comment of the workflow that attests the files."""
-    documented = re.search(
-        r"`(gh attestation verify FILE .*)` checks", (CHECKOUT / ".github/workflows/release.yml").read_text()
-    )
-    assert documented and [*arguments[:3], "FILE", *arguments[4:]] == documented[1].split()
+    """Check `gh attestation verify FILE …` against the comment of the workflow that attests the files."""
+    workflow = (CHECKOUT / ".github/workflows/release.yml").read_text()
+    documented = re.search(r"# (gh attestation verify FILE .*\n *#.*)", workflow)
+    assert documented and [*arguments[:3], "FILE", *arguments[4:]] == documented[1].replace("#", "").split()
 
 
 def ansible_rulebook(arguments: list[str]) -> None:

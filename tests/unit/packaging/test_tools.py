@@ -153,7 +153,7 @@ def test_compiled_archives_match_their_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [None, 0o755, 0o775, 0o757, "file", "link"])
-def test_compiled_code_is_kept_only_where_nobody_else_can_write(tmp_path: Path, mode: int | str | None) -> None:
+def test_compiled_code_is_not_kept_where_other_users_can_write(tmp_path: Path, mode: int | str | None) -> None:
     keeper, kept = CHECKOUT / "tests/lab/python/sitecustomize.py", tmp_path / "kept"
     if mode == "file":
         kept.touch()
