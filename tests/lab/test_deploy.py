@@ -402,6 +402,73 @@ def test_a_timer_takes_snapshots(cluster: Cluster, wheels: Path, tmp_path: Path)
     assert found[0] in ssh("n1-c1", manifests).stdout
 
 
+#: Stands in for Spark, which takes minutes to install: records the command of the jobs, and exits with a given status.
+STAND_IN = """#!/bin/sh
+case "$1" in
+-c) exit 0;;
+-m) touch "$HOME"/refused 2>/dev/null && exit 99
+    shift; shift; echo "$@" >/var/lib/nats-insights/report/command; exit "$(cat /srv/status)";;
+*) exec python3 "$@";;
+esac
+"""
+JOBS_TIMER = """
+- hosts: n1-c1
+  gather_facts: false
+  become: true
+  tasks:
+    - ansible.builtin.file: {path: /srv/spark/bin, state: directory, mode: "0755"}
+      check_mode: false
+    - ansible.builtin.copy: {content: "{{ stand_in }}", dest: /srv/spark/bin/python, mode: "0755"}
+      check_mode: false
+    - ansible.builtin.copy: {content: "0", dest: /srv/status, mode: "0644", force: false}
+      check_mode: false
+    - ansible.builtin.import_role: {name: natsops.jetstream.nats_insights, tasks_from: jobs_timer}
+"""
+
+
+def test_a_timer_runs_the_jobs(cluster: Cluster, tmp_path: Path) -> None:
+    """The exit status of the jobs is the unit's: unreadable data fails the unit only if the operator wants it to."""
+    ssh = cluster.controller.ssh
+    play = tmp_path / "jobs_timer.yml"
+    play.write_text(JOBS_TIMER)
+    variables: dict[str, Any] = {
+        "stand_in": STAND_IN,
+        "nats_insights_venv": "/srv/spark",
+        "nats_insights_java_package": "",
+        "nats_insights_lake": "/var/lib/nats-insights/lake",
+        "nats_insights_report_dir": "/var/lib/nats-insights/report",
+        "nats_insights_title": "The lab's 100% fleet",
+        "nats_insights_thresholds": {"server_003_cpu": 80},
+        "nats_insights_fail_on": "critical",
+    }
+    run = cluster.controller.playbook(play, extra_vars=variables, check=True)
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "test -e /opt/nats-insights-jobs", check=False).returncode == 1
+    run = cluster.controller.playbook(play, extra_vars=variables)
+    assert run.status == 0, run.output
+    for status, result in (0, "success"), (3, "success"), (4, "exit-code"):
+        ssh("n1-c1", f"echo {status} >/srv/status; systemctl start nats-insights-jobs", check=False)
+        shown = ssh("n1-c1", "systemctl show -P Result -P ExecMainStatus nats-insights-jobs").stdout
+        assert sorted(shown.split()) == [str(status), result], ssh("n1-c1", "journalctl -u nats-insights-jobs").stdout
+    report = "/var/lib/nats-insights/report/command"
+    command = ssh("n1-c1", f"cat {report}").stdout
+    assert "silver gold findings report --lake /var/lib/nats-insights/lake --master local[*]" in command
+    assert "--thresholds=/opt/nats-insights-jobs/pipeline/thresholds.json" in command
+    assert "--title=The lab's 100% fleet --fail-on=critical" in command
+    assert ssh("n1-c1", f"stat -c '%U %a' {report}").stdout.split() == ["nats-insights", "640"]
+    ssh("n1-c1", "systemctl is-active nats-insights-jobs.timer && systemctl reset-failed nats-insights-jobs")
+    again = cluster.controller.playbook(play, extra_vars=variables)
+    assert (again.status, again.changed) == (0, []), again.output
+    strict = cluster.controller.playbook(play, extra_vars={**variables, "nats_insights_fail_on_quarantine": True})
+    assert strict.status == 0, strict.output
+    assert ssh("n1-c1", "echo 3 >/srv/status; systemctl start nats-insights-jobs", check=False).returncode
+
+    run = cluster.controller.playbook(play, extra_vars={**variables, "nats_insights_jobs_timer_state": "absent"})
+    assert run.status == 0, run.output
+    assert ssh("n1-c1", "systemctl cat nats-insights-jobs.timer", check=False).returncode
+    assert ssh("n1-c1", f"test -e /opt/nats-insights-jobs || cat {report}").stdout == command
+
+
 EXPORTER = """
 - hosts: n1-c1
   gather_facts: false

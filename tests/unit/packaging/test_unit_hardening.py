@@ -39,6 +39,8 @@ SERVER: dict[str, Any] = {
 }
 PROGRAM: dict[str, Any] = {
     "nats_program_description": "a program",
+    "nats_program_groups": [],
+    "nats_program_venv": "/opt/nats-exporter/venv",
     "nats_program_directory": "/opt/nats-exporter",
     "nats_program_scheduled": False,
     "nats_program_success_status": [],
