@@ -361,6 +361,26 @@ ALERTS: tuple[Alert, ...] = (
         _DRIFT,
     ),
     Alert(
+        "NatsopsInsightsJobsStopped",
+        "time() - natsops_insights_report_timestamp_seconds > 2 * 86400",
+        "1h",
+        WARNING,
+        "The jobs of the insights have stopped",
+        "The last report is {{ $value | humanizeDuration }} old: read the journal of nats-insights-jobs, or check the "
+        "schedule of the playbook insights.",
+        _LOOK,
+    ),
+    Alert(
+        "NatsopsInsightsSnapshotsStopped",
+        "natsops_insights_snapshots_stopped > 0",
+        "1m",
+        WARNING,
+        "Snapshots of the insights have stopped",
+        "The last report of fleet {{ $labels.fleet }} has no recent snapshot: read the journal of "
+        "nats-insights-snapshot, or check the schedule of the playbook snapshot.",
+        _LOOK,
+    ),
+    Alert(
         "NatsopsInputUnreadable",
         "natsops_input_readable == 0",
         "1h",

@@ -43,6 +43,8 @@ HEALTHY = {
     f"natsops_assets_drifting{{{DOCUMENT}}}": 0,
     'natsops_assets_plan_refused{fleet="f"}': 0,
     'natsops_assets_compared_timestamp_seconds{fleet="f"}': 0,
+    'natsops_insights_report_timestamp_seconds{fleet="f"}': 0,
+    'natsops_insights_snapshots_stopped{fleet="f"}': 0,
     'natsops_insights_findings{fleet="f",check="SERVER_003",severity="critical"}': 0,
     'natsops_insights_findings{fleet="f",check="SERVER_008",severity="warning"}': 4,
     'natsops_insights_full_days{fleet="f",scope="server",name="n1",resource="file",quantile="p10"}': 90,
@@ -108,6 +110,8 @@ FIRES: dict[str, dict[str, Any]] = {
     "NatsopsAssetsDrift": {f"natsops_assets_drifting{{{DOCUMENT}}}": 2},
     "NatsopsAssetsRefused": {'natsops_assets_plan_refused{fleet="f"}': 1},
     "NatsopsAssetsNotCompared": {'natsops_assets_compared_timestamp_seconds{fleet="f"}': -2 * DAY},
+    "NatsopsInsightsJobsStopped": {'natsops_insights_report_timestamp_seconds{fleet="f"}': -2 * DAY},
+    "NatsopsInsightsSnapshotsStopped": {'natsops_insights_snapshots_stopped{fleet="f"}': 1},
     "NatsopsInputUnreadable": {'natsops_input_readable{fleet="f",input="journal"}': 0},
     "NatsopsFaultsOmitted": {'natsops_assets_omitted{fleet="f",list="at_fault"}': 1},
     **{

@@ -204,6 +204,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("natsops_assets_compared_timestamp_seconds", "When documents and assets were last compared."),
     # Insights, from their last report.
     Metric("natsops_insights_report_timestamp_seconds", "When the report was created."),
+    Metric(
+        "natsops_insights_snapshots_stopped",
+        "Whether the last snapshot was too old when the report was created.",
+    ),
     Metric("natsops_insights_findings", "Findings of the last report.", ("check", "severity")),
     Metric(
         "natsops_insights_full_days",
@@ -656,6 +660,8 @@ def report_metrics(out: Exposition, report: Mapping[str, Any]) -> None:
     """Add the findings and forecasts of an insights report.json (jetstream_insights/report/shape.py), for this fleet
     only. Raises KeyError, TypeError or ValueError for any other content."""
     out.add("natsops_insights_report_timestamp_seconds", parse_time(str(report["generated"])).timestamp())
+    stopped = any(row["kind"] == "snapshots_stopped" for row in _rows(report, "causes", out.fleet))
+    out.add("natsops_insights_snapshots_stopped", stopped)
     # A check has a row for each snapshot; the last one counts.
     last = {
         str(row["check"]): row for row in sorted(_rows(report, "checks", out.fleet), key=lambda row: str(row["taken"]))

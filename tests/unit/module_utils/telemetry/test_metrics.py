@@ -361,6 +361,7 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
                 ["another", "META_001", "critical", 7, 7, "2026-11-24T03:00:00Z"],
             ],
         ),
+        causes=(["fleet", "kind"], [["test", "servers_down"], ["another", "snapshots_stopped"]]),
         capacity=(
             capacity,
             [["test", "server", "n1", "file", 3.5, None, 9.0], ["test", "stream", "APP/ORDERS", "file", 1.0, 1.0, 1.0]],
@@ -369,6 +370,7 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
     out = Exposition("test")
     report_metrics(out, content)
     assert values(out, "natsops_insights_report_timestamp_seconds")[()] == 1795478400
+    assert values(out, "natsops_insights_snapshots_stopped")[()] == 0
     assert values(out, "natsops_insights_findings") == {
         ("SERVER_003", "critical"): 2,
         ("SERVER_003", "warning"): 3,
@@ -378,6 +380,12 @@ def test_findings_and_forecasts_of_the_last_report() -> None:
         ("server", "n1", "file", "p10"): 3.5,
         ("server", "n1", "file", "p90"): 9.0,
     }
+
+
+def test_report_of_a_fleet_without_recent_snapshots() -> None:
+    out = Exposition("test")
+    report_metrics(out, report(causes=(["fleet", "kind"], [["test", "snapshots_stopped"]])))
+    assert values(out, "natsops_insights_snapshots_stopped")[()] == 1
 
 
 def test_each_metric_is_fed() -> None:

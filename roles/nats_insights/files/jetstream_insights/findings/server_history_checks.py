@@ -31,8 +31,8 @@ CHECKS = (
         rationale="Failures and recoveries in that period are not recorded. The time before the day's first snapshot counts from "
         "the fleet's previous one, so the time after the last snapshot counts on the day of the next. Until then the report has "
         "a root cause for it.",
-        remedy="the journal of `nats-insights-snapshot`; check whether several timers write this lake; playbook "
-        "`snapshot` takes one now",
+        remedy="the journal of `nats-insights-snapshot`, or the schedule of playbook `snapshot`; check whether several timers "
+        "write this lake; the playbook takes one now",
         source="the times of the snapshots",
     ),
     Check(

@@ -190,7 +190,7 @@ def _stopped(newest: Mapping[str, Newest], now: datetime) -> list[dict[str, Any]
             "kind": "snapshots_stopped",
             "title": f"the last snapshot of {fleet} was taken {last.taken:%Y-%m-%dT%H:%M:%SZ}: "
             "nothing is known of the time since",
-            "impact": "Faults since then are in no report.",
+            "impact": "Faults since then are in no report. Check the snapshot timer, or the schedule of the playbook snapshot.",
             "since": f"{last.taken:%Y-%m-%dT%H:%M:%SZ}",
             "servers": [],
             "unavailable": 0,
