@@ -36,6 +36,8 @@ LICENCES = REFERENCE / "licences.md"
 #: Written by `make views`, which needs Spark.
 VIEWS = REFERENCE / "insights_views.md"
 SPARK = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.types")
+#: A variable in a playbook's first comment: its name and its description, which further indented lines may continue.
+PLAYBOOK_VARIABLE = re.compile(r"^#   (?P<name>\w+) {2,}(?P<text>.*(?:\n# {8,}.*)*)", re.MULTILINE)
 NOTICE = "<!-- Written by `make docs`; change its sources instead. -->"
 
 
@@ -127,6 +129,8 @@ def role_page(role: Path) -> str:
         ((f"`{name}`", text(spec.get("description") or spec.get("short_description"))) for name, spec in specs.items()),
     )
     lines += ["", "## Variables", ""]
+    if playbook_rows := [*playbook_variable_rows(role.name, options)]:
+        lines += ["### Only in playbooks", "", *table(("variable", "playbook", "description"), playbook_rows), ""]
     shown: set[str] = set()
     for title, names in [
         *variable_groups(defaults_file),
@@ -142,6 +146,16 @@ def role_page(role: Path) -> str:
             ]
         shown.update(group)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def playbook_variable_rows(role: str, options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (variable, playbook, description) of each variable in a playbook's first comment that has the role's prefix but
+    is not an option of the role."""
+    for playbook in sorted(ROOT.glob("playbooks/*.yml")):
+        head = playbook.read_text(encoding="utf-8").partition("\n- ")[0]
+        for found in PLAYBOOK_VARIABLE.finditer(head):
+            if found["name"].startswith(f"{role}_") and found["name"] not in options:
+                yield f"`{found['name']}`", f"`{playbook.stem}`", " ".join(found["text"].replace("#", " ").split())
 
 
 def plugin_docs(plugin_type: str) -> dict[str, Any]:

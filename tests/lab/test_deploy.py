@@ -402,7 +402,7 @@ def test_a_timer_takes_snapshots(cluster: Cluster, wheels: Path, tmp_path: Path)
     assert found[0] in ssh("n1-c1", manifests).stdout
 
 
-#: Stands in for Spark, which takes minutes to install: records the command of the jobs, and exits with a given status.
+#: Replaces Spark, which takes minutes to install: records the command of the jobs, and exits with a given status.
 STAND_IN = """#!/bin/sh
 case "$1" in
 -c) exit 0;;
@@ -427,7 +427,7 @@ JOBS_TIMER = """
 
 
 def test_a_timer_runs_the_jobs(cluster: Cluster, tmp_path: Path) -> None:
-    """The exit status of the jobs is the unit's: unreadable data fails the unit only if the operator wants it to."""
+    """The unit has the exit status of the jobs. Data in quarantine fails it only with nats_insights_fail_on_quarantine."""
     ssh = cluster.controller.ssh
     play = tmp_path / "jobs_timer.yml"
     play.write_text(JOBS_TIMER)
