@@ -30,7 +30,7 @@ def test_the_questions_of_the_guide_are_answered(
     assert DOCUMENTED in code
     exec(compile(code.replace(DOCUMENTED, str(golden.path)), "docs/insights.md", "exec"), {})
     shown = capsys.readouterr().out
-    for column in ("sum(bytes)", "old_leader", "pending_max"):
+    for column in ("sum(bytes)", "old_leader", "old_start", "pending_max", "severity", "days_until_full"):
         assert column in shown
     assert str(DAY) in shown and "STREAM-000000" in shown
 

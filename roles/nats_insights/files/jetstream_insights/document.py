@@ -10,9 +10,15 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from jetstream_insights import silver
+from jetstream_insights.findings import lifetime
 from jetstream_insights.gold import THEMES
 from jetstream_insights.gold.tables import GoldTable
 
+_FINDINGS = """
+## Findings
+
+To list the present problems, filter `state = 'open'`. Root causes are not a table: the job `report` derives them
+from these findings, and writes them to `causes.csv` and `report.json`."""
 _HEAD = """# Tables of the fleet insights
 
 How to read them is in [Fleet insights](../insights.md#read).
@@ -38,6 +44,9 @@ def _lines() -> Iterator[str]:
     )
     yield from ("", "### Kinds of events", "", "`server_events.kind`, by the text of the line; null for any other:", "")
     yield from _table(("kind", "regular expression"), [(kind, f"`{text}`") for kind, text in silver.EVENTS.items()])
+    yield from ("", "### Columns")
+    for name, schema in silver.COLUMNS.items():
+        yield from _columns(name, schema)
     yield from ("", "## Gold", "", "Each row has `fleet` and `day`. Null is unknown, which is not zero.")
     for theme, tables in THEMES.items():
         explained = inspect.getdoc(sys.modules[tables[0].make.__module__])
@@ -45,11 +54,32 @@ def _lines() -> Iterator[str]:
         yield from ("", f"### {theme}", "", explained)
         for table in tables:
             yield from _gold(table)
+    yield _FINDINGS
+    for name, schema in lifetime.COLUMNS.items():
+        yield from _columns(name, schema, lifetime.ROWS[name])
+
+
+def _columns(name: str, schema: str, *text: str) -> Iterator[str]:
+    yield from ("", f"#### `{name}`", "", *(part for one in text for part in (one, "")))
+    yield from _table(("column", "type"), split_columns(schema))
+
+
+def split_columns(schema: str) -> list[tuple[str, str]]:
+    """Return the names and types of the columns of a Spark SQL schema."""
+    found, depth = [""], 0
+    for character in schema:
+        depth += {"<": 1, ">": -1}.get(character, 0)
+        if character == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    parts = (column.strip().partition(" ") for column in found)
+    return [(name, f"`{kind}`") for name, _space, kind in parts]
 
 
 def _gold(table: GoldTable) -> Iterator[str]:
     yield from ("", f"#### `{table.name}`", "", f"A row for each {table.row}.", "")
-    columns = [(column.name, column.type, column.meaning) for column in table.columns]
+    columns = [(column.name, f"`{column.type}`", column.meaning) for column in table.columns]
     yield from _table(("column", "type", "meaning"), columns)
 
 

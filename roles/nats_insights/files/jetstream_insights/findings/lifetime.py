@@ -30,6 +30,15 @@ def _columns(*names: str) -> str:
     return ", ".join(f"{name} {_NO_TEXTS.get(name, 'string')}" for name in names)
 
 
+#: A row of each table, for the reference.
+ROWS = {
+    "findings": "A row for each finding (`result` is `fail`) and for each unknown result (`result` is `unknown`), but none for a "
+    "pass. `state` is `open` or `fixed` for findings, and null for unknown results. `since` and `taken` are the first and the "
+    "last snapshot with this result; the subject has the given `kind`, and its other columns are null.",
+    "findings_unknown": "A row for each reason of unknown results, with their number, checks and servers.",
+    "findings_summary": "A row for each check and snapshot, with the number of results. `critical` counts the failures that are "
+    "critical.",
+}
 #: The columns of the tables, as Spark SQL schemas.
 COLUMNS = {
     "findings": _columns(*RESULTS, "unit", "state"),
@@ -57,7 +66,7 @@ def findings(
     earlier: DataFrame | None = None,
     before: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the open failures and unknown results, and the fixed findings, with their `state`.
+    """Return the open and fixed findings with their `state`, and the unknown results, whose state is null.
 
     `since` is the first sample that showed it and `taken` the last; all other columns are from the last. `counted`: the summary
     of the results. `codes`: the enabled checks, whether or not they apply to anything on this day. `earlier`: the findings of
@@ -111,7 +120,7 @@ def findings(
         one.withColumn("first", F.row_number().over(one_finding.orderBy(rank)))
         .where("first = 1")
         .select(*IDENTITY, "state", "result", "since", "taken", "content.*")
-        .select(*results.columns, _unit().alias("unit"), "state")
+        .select(*results.columns, _unit().alias("unit"), F.when(F.col("result") == FAIL, F.col("state")).alias("state"))
     )
 
 
@@ -147,7 +156,7 @@ def with_hours(results: DataFrame, counted: DataFrame, kept: Mapping[str, DataFr
 def reasons(found: DataFrame) -> DataFrame:
     """Return the reasons for unknown findings: a row for each reason, with the number of findings, their checks and servers."""
     return (
-        found.where((F.col("result") == UNKNOWN) & (F.col("state") == OPEN))
+        found.where(F.col("result") == UNKNOWN)
         .groupBy("fleet", "text")
         .agg(
             F.count("*").alias("findings"),
