@@ -421,7 +421,7 @@ def test_unknown_thresholds_are_refused() -> None:
     given = settings(REGISTRY, {"server_003_cpu": 80, "skip": ["STREAM_103"]})
     assert (given.thresholds, given.skip) == ({"server_003_cpu": 80.0}, frozenset({"STREAM_103"}))
     for wrong, said in (
-        ({"server_003_cpus": 80}, "server_003_cpus"),
+        ({"server_003_cpus": 80}, r"the threshold server_003_cpus \(similar: server_003_cpu[,)]"),
         *(({"server_003_cpu": value}, "not a number") for value in ("80", True, None, -5, float("nan"), float("inf"))),
         ({"skip": ["SERVER_999"]}, "SERVER_999"),
         ([], "object"),

@@ -34,7 +34,7 @@ from jetstream_insights.findings.evaluate import (
 from jetstream_insights.findings.lifetime import HOURLY_COLUMNS, findings, hourly_findings, reasons, with_hours
 from jetstream_insights.findings.over_time import KEPT, STORED_TABLES, name_of_hours
 from jetstream_insights.findings.over_time import kept as stored_rows
-from jetstream_insights.findings.registry import CheckSettings, Registry, settings
+from jetstream_insights.findings.registry import CheckSettings, Registry, ThresholdError, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.gold_job import newest_snapshots, silver_inputs, up_to_date
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, day_hours, new_run
@@ -61,8 +61,11 @@ def read_thresholds(path: Path | None, checks: ChecksFile | None = None) -> Chec
     if path is None:
         return checks.settings
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
-        found = settings(checks.registry, content)
+        text = path.read_text(encoding="utf-8")
+        found = settings(checks.registry, json.loads(text, object_pairs_hook=_without_duplicates))
+    except ThresholdError as error:
+        lines = [number for number, line in enumerate(text.splitlines(), 1) if error.name and f'"{error.name}"' in line]
+        raise LakeError(f"{path}{''.join(f':{line}' for line in lines[:1])}: {error}") from error
     except (OSError, ValueError) as error:
         raise LakeError(f"{path}: {error}") from error
     twice = sorted(found.thresholds.keys() & checks.settings.thresholds.keys())

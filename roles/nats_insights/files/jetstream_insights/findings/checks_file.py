@@ -21,7 +21,14 @@ from typing import Any
 import yaml
 
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.registry import SEVERITIES, Check, CheckSettings, Registry, Threshold
+from jetstream_insights.findings.registry import (
+    SEVERITIES,
+    Check,
+    CheckSettings,
+    Registry,
+    Threshold,
+    unknown_threshold,
+)
 from jetstream_insights.findings.subjects import SUBJECT, VIEWS
 
 #: The parts of a check that are Spark SQL expressions.
@@ -196,7 +203,7 @@ class _NodeReader:
         for name, key, node in self._items(parts["thresholds"], "thresholds") if "thresholds" in parts else ():
             thresholds[name] = self._number(node, name)
             if name not in names:
-                self._wrong(key, f"no check has the threshold {name}, see docs/reference/insights_checks.md")
+                self._wrong(key, unknown_threshold(name, names))
         skipped = self._list(parts["skip"], "skip") if "skip" in parts else []
         skip = frozenset(self._choice(node, "the check", checks) for node in skipped)
         muted = self._list(parts["mute"], "mute") if "mute" in parts else []

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
@@ -42,7 +43,11 @@ _SCALE = {
 
 
 class ThresholdError(ValueError):
-    """The given thresholds do not belong to any check."""
+    """The given thresholds do not belong to any check. `name`: the first of them, empty for another problem."""
+
+    def __init__(self, text: str, name: str = "") -> None:
+        super().__init__(text)
+        self.name = name
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,13 @@ class CheckSettings:
     skip: frozenset[str] = frozenset()
 
 
+def unknown_threshold(name: str, known: Iterable[str]) -> str:
+    """Return the error for a name that is not in the reference, with similar names."""
+    similar = get_close_matches(name, [*known], 3)
+    hint = f" (similar: {', '.join(similar)})" if similar else ""
+    return f"no check has the threshold {name}{hint}, see docs/reference/insights_checks.md"
+
+
 def settings(registry: Registry, content: Any) -> CheckSettings:
     """Return the settings of a JSON object such as {"server_003_cpu": 80, "skip": ["STREAM_103"]}. Raises ThresholdError."""
     if not isinstance(content, dict):
@@ -172,7 +184,7 @@ def settings(registry: Registry, content: Any) -> CheckSettings:
     given = {name: value for name, value in content.items() if name != "skip"}
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise ThresholdError(f"no check has the thresholds {', '.join(unknown)}")
+        raise ThresholdError("; ".join(unknown_threshold(name, known) for name in unknown), unknown[0])
     wrong = sorted(name for name, value in given.items() if not _is_threshold(value))
     if wrong:
         raise ThresholdError(f"not a number of at least 0: {', '.join(wrong)}")
