@@ -65,6 +65,8 @@ def test_user_settings_take_precedence() -> None:
         spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
         names = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
         print(*(spark.conf.get(f"spark.sql.{name}") for name in names), spark.conf.get("spark.driver.memory"))
+        # Progress bars would hide the errors in a log file.
+        print(spark.conf.get("spark.ui.showConsoleProgress"))
     """
     given = "--conf spark.sql.shuffle.partitions=3 --conf spark.sql.session.timeZone=Europe/Berlin pyspark-shell"
     done = subprocess.run(
@@ -74,7 +76,7 @@ def test_user_settings_take_precedence() -> None:
         check=True,
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": given},
     )
-    assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "600m"]
+    assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "600m", "false"]
 
 
 def test_java_functions_are_resolved_once(spark: SparkSession) -> None:

@@ -66,10 +66,11 @@ _EVERYWHERE = {
     "spark.ui.enabled": "false",
     # Otherwise each column calls Java half a dozen times to record its place in this program.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
 }
-#: Defaults that take effect only at the start of the JVM.
-_AT_START = ("spark.driver.defaultJavaOptions",)
+#: Defaults that take effect only at the start of the JVM. PySpark starts a shell, for which Spark would enable the progress bar.
+_AT_START = ("spark.driver.defaultJavaOptions", "spark.ui.showConsoleProgress")
 #: Java classes that PySpark calls for each column, by their last name or their full one.
 _USED_MOST = (
     "org.apache.spark.sql.functions",
@@ -158,7 +159,6 @@ def session(
         vars(jvm)[name] = vars(jvm)[name.rpartition(".")[2]] = _Remembered(getattr(jvm, name))
     if little and is_local(master):
         _forget_yarn(jvm, spark.sparkContext._jsc.hadoopConfiguration())
-    spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
