@@ -67,6 +67,7 @@ def test_the_program_of_the_timer_runs_the_jobs_of_the_last_day(tmp_path: Path) 
     )  # fmt: skip
     clean(done.stdout + done.stderr)
     assert done.returncode == 4, done.stdout + done.stderr
+    assert "FOUND: " in done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert [result["job"] for result in results] == ["silver", "findings", "report"]
     report = json.loads((tmp_path / "pipeline/report/report.json").read_text())

@@ -687,8 +687,10 @@ def test_a_collector_that_died_weeks_ago_makes_a_critical_report(
     """If there are no tables for the default time, the report shows the last day, with a critical cause."""
     command = ["report", "--lake", str(golden.path), "--output", str(tmp_path), "--fail-on", "critical"]
     assert main(command) == FOUND
-    done = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    done = json.loads(printed.out)
     assert (done["day"], done["worst"]) == (str(DAY), "critical")
+    assert "FOUND: critical root cause of fleet" in printed.err and f"read {tmp_path}/report.html" in printed.err
     content = json.loads((tmp_path / "report.json").read_text())
     (cause,) = [cause for cause in dicts(content, "causes") if cause["kind"] == "snapshots_stopped"]
     assert cause["title"].startswith(f"the last snapshot of {cause['fleet']} was taken {DAY}T02:00:00Z")

@@ -39,6 +39,7 @@ from jetstream_insights.gold_job import days, make_gold
 from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.report.causes import STOPPED
 from jetstream_insights.report.content import Present, make_report
+from jetstream_insights.report.shape import dicts
 from jetstream_insights.session import connect_url, is_local, session
 from jetstream_insights.silver_job import make_silver
 from jetstream_insights.stream_connection import SourceError
@@ -290,7 +291,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = QUARANTINED
         if result.get("worst") in severe:
             status = FOUND
+            say(_found(given.output))
     return status
+
+
+def _found(folder: Path) -> str:
+    """Return the reason for exit status 4: the worst root cause of the report."""
+    cause, *_others = dicts(json.loads((folder / "report.json").read_text(encoding="utf-8")), "causes")
+    return f"FOUND: {cause['severity']} root cause of fleet {cause['fleet']}: {cause['title']}; read {folder / 'report.html'}"
 
 
 def _choose_session(given: argparse.Namespace) -> None:
@@ -387,14 +395,18 @@ def _report(lake: Lake, given: argparse.Namespace, start: datetime, end: datetim
 def _silver(lake: Lake, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Make the silver tables of the hours, and report the days with snapshots outside of them."""
     later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
-    if later:
-        say(f"There are snapshots after --to; is the collector's clock ahead? {', '.join(later)}")
+    counted = module_util("units").counted
+    # An earlier --to leaves out later days on purpose.
+    if later and (datetime.now(timezone.utc) - end).total_seconds() < STOPPED:
+        say(
+            f"There are snapshots of {counted(len(later), 'day')} after --to, the first of {later[0]}: check whether the "
+            "collector's clock is ahead"
+        )
     earlier = [f"{day:%Y-%m-%d}" for day in lake.unread_days(start.date())]
     if earlier:
-        count = module_util("units").counted(len(earlier), "day")
         say(
-            f"No job has read the snapshots of {count} before --from, so fleets without newer snapshots are missing; to "
-            f"include them, add: --from {earlier[0]}"
+            f"No job has read the snapshots of {counted(len(earlier), 'day')} before --from, so fleets without newer "
+            f"snapshots are missing; to include them, add: --from {earlier[0]}"
         )
     # The tables of a day are made from all of its hours.
     begin = given.start or datetime.combine(start.date(), time(), timezone.utc)
