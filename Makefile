@@ -108,7 +108,7 @@ demo: demo-$(TOPOLOGY) ## a three-server JetStream cluster on this machine, by t
 demo-cluster: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j2 BUILD_VENV=$(BUILD_VENV) demo-deploy $(SPARK_VENV)/.made
 	@$(DEMO) -e nats_insights_venv=$(SPARK_VENV) natsops.jetstream.demo_insights
-	@cat $(DEMO_DIR)/insights.txt $(DEMO_DIR)/report.txt
+	@echo "Before the load:" && cat $(DEMO_DIR)/report.txt && echo && echo "After the load:" && cat $(DEMO_DIR)/insights.txt
 
 demo-deploy: $(INSTALLED)
 	@$(DEMO) natsops.jetstream.demo
@@ -118,9 +118,9 @@ demo-supercluster: $(INSTALLED)
 	@$(DEMO) natsops.jetstream.demo_supercluster
 	@cat $(DEMO_DIR)/report.txt
 
-sample-lake: $(DEV_LINK) ## four weeks of snapshots of a generated fleet in the directory LAKE, from 2026-11-01, to try the insights on
+sample-lake: $(DEV_LINK) ## four weeks of hourly snapshots of a generated fleet in the directory LAKE, from 2026-11-01, to try the insights on
 	$(if $(LAKE),,$(error LAKE is not set: make sample-lake LAKE=/tmp/lake))
-	@PYTHONPATH=$(CACHE)/dev:tests $(PYTHON) tests/support/fleet.py "$(LAKE)" --servers 3 --streams 10 --minutes 40320 --every 360
+	@PYTHONPATH=$(CACHE)/dev:tests $(PYTHON) tests/support/fleet.py "$(LAKE)" --servers 3 --streams 10 --minutes 40320 --every 60 --restart 38160
 
 demo-clean: ## stops the demo's servers and removes their files
 	@for folder in .demo/*; do if [ -d $$folder ]; then $(MAKE) --no-print-directory demo-stop TOPOLOGY=$${folder##*/} || exit 1; fi; done

@@ -397,8 +397,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=int, default=60, help="the time of the snapshots")
     parser.add_argument("--every", type=int, default=1, help="minutes from one snapshot to the next")
+    parser.add_argument("--restart", type=int, help="minute at which the first server is down, for 20 minutes")
     given = parser.parse_args()
-    fleet = Fleet(given.servers, given.streams, given.seed)
+    outages = () if given.restart is None else (Outage(0, (given.restart - 10) * 60.0, (given.restart + 10) * 60.0),)
+    fleet = Fleet(given.servers, given.streams, given.seed, outages=outages)
     rows = 0
     for minute in range(0, given.minutes, given.every):
         rows += fleet.write(given.lake, minute * 60.0)["tables"]["jsz_streams"]["rows"]
