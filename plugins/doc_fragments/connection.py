@@ -88,8 +88,11 @@ options:
     default: 5
   inbox_prefix:
     description:
-      - Prefix of the subjects for replies, for a user without permission to subscribe to V(_INBOX.natsops.>), which is
-        the default. Context key C(inbox_prefix).
+      - Prefix of the subjects for replies, for a user without permission to subscribe to V(_INBOX.natsops.>). Context
+        key C(inbox_prefix).
+      - Defaults to V(_INBOX.natsops), or, with a C(.creds) file, to a prefix that the permissions in its JWT allow. If
+        the JWT has no permissions, because its signing key has a role, the default is V(_INBOX.natsops.) and the public
+        key of the user.
     type: str
   jetstream_domain:
     description:

@@ -171,6 +171,29 @@ def test_other_subjects_are_denied(minted: Minted, account: str) -> None:
         client.observe([f"{client.options.inbox_prefix}.>"], 0.05, lambda _message: False)
 
 
+@pytest.mark.parametrize(
+    ("role", "rules"),
+    [("natsops", {"builtin": "natsops"}), ("own", {"allow": {"pub": ["$JS.API.>"], "sub": ["_INBOX.>"]}})],
+)
+def test_creds_of_a_role_need_no_inbox_prefix(
+    role: str, rules: dict[str, Any], minted: Minted, run_module: Runner, tmp_path: Path
+) -> None:
+    minted.declare("APP", {**NATSOPS, role: rules})
+    file = tmp_path / "team.creds"
+    user = {"account": "APP", "name": "team", "role": role, "key_directory": str(minted.keys), "dest": str(file)}
+    issued = run_module("nats_user_credentials", minted.system(), **user)
+    assert not issued.get("failed"), issued
+    login = {"servers": minted.urls, "credentials": str(file)}
+    found = run_module("nats_stream_info", login, stream="FORMED")
+    assert [stream["stream"] for stream in found["streams"]] == ["FORMED"], found
+    # The file of an account's user is read as well, next to a minted user of the system account.
+    users = [{"account": "APP", "credentials": str(file)}]
+    found = run_module("nats_stream_info", minted.system(), account="APP", account_users=users, stream="FORMED")
+    assert [stream["stream"] for stream in found["streams"]] == ["FORMED"], found
+    denied = run_module("nats_stream_info", {**login, "inbox_prefix": "_INBOX_other"}, stream="FORMED")
+    assert "the user may not subscribe to _INBOX_other.>" in denied["msg"]
+
+
 def test_login_is_renewed_before_it_expires(minted: Minted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_connection, "LOGIN_SECONDS", 3.0)
     with Client(own(minted)) as client:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..nats.model import INBOX_PREFIX
+from ..nats.inboxes import private_inboxes
 from .checks import user_problems
 from .claim_fields import from_claims
 from .claims import Claims
@@ -46,15 +46,10 @@ _SYSTEM = {
 }
 
 
-def inbox_prefix(user: str) -> str:
-    """Return the prefix of the subjects on which only the user with this public key receives replies."""
-    return f"{INBOX_PREFIX}.{user}"
-
-
 def permissions(is_system: bool, user: str = _SUBJECT) -> dict[str, list[str]]:
     """Return the subjects of the role in an account or in the system account. `user`: the public key of its user."""
     found = {name: list(subjects) for name, subjects in (_SYSTEM if is_system else _ACCOUNT).items()}
-    return {**found, "allow.sub": sorted([*found.get("allow.sub", ()), f"{inbox_prefix(user)}.>"])}
+    return {**found, "allow.sub": sorted([*found.get("allow.sub", ()), f"{private_inboxes(user)}.>"])}
 
 
 def builtin_scope(key: str, is_system: bool) -> Normal:

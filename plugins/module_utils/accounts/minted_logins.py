@@ -16,9 +16,10 @@ from typing import Any
 from ..nats.account_names import account_labels, is_account_key, one_account
 from ..nats.accounts import ALL_ACCOUNTS, MINTING_OPTIONS, AccountUser, UnusableAccount, account_users, as_user
 from ..nats.client import Client, ConnectionOptions, MintedLogin, NatsFailure
+from ..nats.inboxes import private_inboxes
 from ..nats.system_api import SystemApi
 from ..screen import printable
-from .builtin import NATSOPS, assumed_account, inbox_prefix, role_keys, short_lived_user
+from .builtin import NATSOPS, assumed_account, role_keys, short_lived_user
 from .claims import Claims, encode_claims
 from .key_directory import KeyDirectory, given_seed, seed_in_file
 from .keys import ACCOUNT, USER
@@ -168,7 +169,7 @@ def _minted(
         ) from error
     label = f"a short-lived user of account {printable(account.name)}, signed with {signer.public}"
     login = MintedLogin(label, token, key.sign)
-    return replace(as_user(own, {}), minted=login, inbox_prefix=inbox_prefix(key.public))
+    return replace(as_user(own, {}), minted=login, inbox_prefix=private_inboxes(key.public))
 
 
 def _read_seed(given: str) -> SeedKey:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from ..nats.account_names import is_account_key
-from ..nats.accounts import jwt_of_credentials
 from ..nats.client import NatsFailure
+from ..nats.credentials_file import jwt_of_credentials
 from ..nats.model import Server
 from ..nats.system_api import SystemApi
 from .expiry import Logins

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 from .account_names import account_labels, is_account_key, one_account
 from .client import Client, ConnectionOptions, NatsFailure
+from .credentials_file import read_user_claims
 from .jetstream_api import JetStreamApi
 from .system_api import SystemApi
 
@@ -27,9 +25,6 @@ CREDENTIAL_KINDS = (("credentials",), ("nkey_seed",), ("user", "password"), ("to
 ALL_ACCOUNTS = "*"
 #: The options of an entry of `account_users` with which users are minted.
 MINTING_OPTIONS = ("account_seed", "key_directory")
-
-#: The JWT in a .creds file.
-_USER_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+)\s+-+END NATS USER JWT-+")
 
 
 @dataclass(frozen=True)
@@ -180,23 +175,12 @@ def account_users(own: ConnectionOptions, entries: Sequence[Mapping[str, Any]]) 
     return users
 
 
-def jwt_of_credentials(text: str) -> str:
-    """Return the JWT in the text of a .creds file, an empty text if there is none."""
-    found = _USER_JWT.search(text)
-    return found[1] if found else ""
-
-
 def _issuing_account(creds: str | None) -> str | None:
     """Return the public key of the account that issued the JWT in a .creds file; the JWT may be signed by one of the
-    account's signing keys (`issuer_account`). Returns None if the file cannot be read, which is then reported when
-    connecting."""
-    try:
-        token = jwt_of_credentials(Path(os.path.expanduser(creds)).read_text(encoding="utf-8")) if creds else ""
-        payload = token.split(".")[1] if token else ""
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) if payload else {}
-        issuer = (claims.get("nats") or {}).get("issuer_account") or claims.get("iss")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return None
+    account's signing keys (`issuer_account`)."""
+    claims = read_user_claims(creds)
+    nats = claims.get("nats")
+    issuer = (nats.get("issuer_account") if isinstance(nats, Mapping) else None) or claims.get("iss")
     return issuer if isinstance(issuer, str) and is_account_key(issuer) else None
 
 
@@ -211,7 +195,8 @@ def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> Connectio
                 "(credentials) here",
             )
     given: dict[str, Any] = {option: credentials.get(option) for kind in CREDENTIAL_KINDS for option in kind}
-    prefix = credentials.get("inbox_prefix") or own.inbox_prefix
+    # The prefix of a minted user is its own.
+    prefix = credentials.get("inbox_prefix") or (None if own.minted else own.inbox_prefix)
     return replace(own, minted=None, inbox_prefix=prefix, **{**given, "nkey_seed": read_nkey(given["nkey_seed"])})
 
 

@@ -22,8 +22,10 @@ from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from .credentials_file import read_user_claims
 from .denials import Denials
 from .failures import MissingLibrary, NatsFailure
+from .inboxes import inboxes_of_claims
 
 try:
     import nats.errors
@@ -61,6 +63,7 @@ class ConnectionOptions:
     """The servers and the login. At most one kind of credentials is used: the first one set in the order minted,
     credentials, nkey_seed, user, token; next to `credentials`, `user` is used for servers without an operator.
     `timeout`: the limit for each connection attempt and each request, in seconds.
+    `inbox_prefix`: None selects one that the JWT of `credentials` permits.
     `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
 
     servers: tuple[str, ...]
@@ -77,8 +80,15 @@ class ConnectionOptions:
     validate_certs: bool = True
     tls_first: bool = False
     timeout: float = 5.0
-    inbox_prefix: str = INBOX_PREFIX
+    inbox_prefix: str | None = None
     jetstream_domain: str | None = None
+
+    @property
+    def inboxes(self) -> str:
+        """Return the prefix of the subjects for replies."""
+        if self.inbox_prefix or not self.credentials or self.minted:
+            return self.inbox_prefix or INBOX_PREFIX
+        return inboxes_of_claims(read_user_claims(self.credentials))
 
     @property
     def wants_tls(self) -> bool:
@@ -410,7 +420,7 @@ class Session:
             "connect_timeout": timeout,
             "ping_interval": self._ping_interval,
             "tls_handshake_first": self.options.tls_first,
-            "inbox_prefix": self.options.inbox_prefix,
+            "inbox_prefix": self.options.inboxes,
             **self._credentials(user, password),
         }
         if self.options.tls_server_name:

@@ -15,8 +15,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from ..nats.inboxes import permitted_inboxes
 from ..nats.model import INBOX_PREFIX
-from ..subjects import subject_matches
 from .passwords import is_hash
 from .syntax import examine
 
@@ -75,33 +75,10 @@ def clients(accounts: Mapping[str, Mapping[str, Any]], without: Collection[str] 
         for user in sorted(users, key=lambda one: bool(one.get("permissions") or permissions)):
             login, password = user.get("user"), user.get("password")
             if login and password and not is_hash(str(password)):
-                prefix = inbox_prefix(user.get("permissions") or permissions)
+                prefix = permitted_inboxes(user.get("permissions") or permissions)
                 own = {} if prefix == INBOX_PREFIX else {"inbox_prefix": prefix}
                 found.append({"account": name, "user": str(login), "password": str(password), **own})
     return found
-
-
-def inbox_prefix(permissions: Mapping[str, Any]) -> str:
-    """Return a prefix of inboxes to which a user with these (normalised) permissions may subscribe: that of the modules,
-    unless it is denied and the prefix of clients or a prefix of the user's own is allowed."""
-    subscribe = permissions.get("subscribe") or {}
-    rules = subscribe if isinstance(subscribe, Mapping) else {"allow": subscribe}
-    allow, deny = (_listed(rules.get(name)) for name in ("allow", "deny"))
-    own = [subject[:-2] for subject in allow if subject.startswith("_INBOX") and subject.endswith(".>")]
-    for prefix in (INBOX_PREFIX, "_INBOX", *own):
-        # One inbox is for one request, the other for the replies of many servers.
-        inboxes = (f"{prefix}.id", f"{prefix}.id.*")
-        if all(
-            (not allow or any(subject_matches(rule, inbox) for rule in allow))
-            and not any(subject_matches(rule, inbox) for rule in deny)
-            for inbox in inboxes
-        ):
-            return prefix
-    return INBOX_PREFIX
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else [str(item) for item in value or ()]
 
 
 def _operated(accounts: Mapping[str, Mapping[str, Any]], password: str | None, without: Collection[str]) -> list[str]:

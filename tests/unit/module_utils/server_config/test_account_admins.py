@@ -14,7 +14,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.ac
     OperatorLogins,
     clients,
     has_jetstream,
-    inbox_prefix,
     operation_logins,
     operators,
     with_operators,
@@ -40,23 +39,6 @@ def test_users_with_known_credentials() -> None:
         {"account": "APP", "user": "app", "password": "a"},
         {"account": "CORE", "user": "core", "password": "c"},
     ]
-
-
-@pytest.mark.parametrize(
-    ("permissions", "expected"),
-    [
-        ({}, "_INBOX.natsops"),
-        ({"subscribe": {"deny": ["$JS.API.>", "_INBOX.natsops.>"]}}, "_INBOX"),
-        ({"subscribe": ["orders.>", "_INBOX.>"]}, "_INBOX.natsops"),
-        ({"subscribe": {"allow": "_INBOX.>", "deny": "_INBOX.natsops.>"}}, "_INBOX"),
-        ({"subscribe": {"allow": ["orders.>", "_INBOX_app.>"]}}, "_INBOX_app"),
-        # Without any permitted inbox, the error names the usual one; replies to a subject of messages would be stored.
-        ({"subscribe": {"allow": ["orders.>"]}}, "_INBOX.natsops"),
-        ({"subscribe": {"allow": ["_INBOX.natsops.>"], "deny": None}}, "_INBOX.natsops"),
-    ],
-)
-def test_inbox_prefix_is_one_that_the_permissions_allow(permissions: dict[str, Any], expected: str) -> None:
-    assert inbox_prefix(permissions) == expected
 
 
 def test_users_without_permission_for_the_usual_inboxes_get_a_prefix() -> None:

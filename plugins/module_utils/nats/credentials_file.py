@@ -1,0 +1,34 @@
+# Copyright (c) 2026, natsops maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The user's JWT in a .creds file, which the server verifies at login."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_USER_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+)\s+-+END NATS USER JWT-+")
+
+
+def jwt_of_credentials(text: str) -> str:
+    """Return the JWT in the text of a .creds file, an empty text if there is none."""
+    found = _USER_JWT.search(text)
+    return found[1] if found else ""
+
+
+def read_user_claims(path: str | None) -> Mapping[str, Any]:
+    """Return the payload of the JWT in a .creds file without verifying it; empty if the file cannot be read, which is
+    then reported when connecting."""
+    try:
+        token = jwt_of_credentials(Path(os.path.expanduser(path)).read_text(encoding="utf-8")) if path else ""
+        payload = token.split(".")[1] if token else ""
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) if payload else {}
+    except (OSError, ValueError, IndexError):
+        return {}
+    return claims if isinstance(claims, Mapping) else {}
