@@ -34,6 +34,7 @@ from .fields import (
     Normal,
     in_words,
 )
+from .keys import ACCOUNT
 
 #: The format version of the plan.
 VERSION = 1
@@ -131,6 +132,11 @@ def matched_claims(
     return replace(desired, fields={**desired.fields, "signing_keys": keys})
 
 
+def empty_account(name: str) -> Claims:
+    """Return the claims of an account that the document declares without fields; a new account is compared with them."""
+    return Claims(ACCOUNT, "", name, {one.name: one.empty for one in ACCOUNT_FIELDS})
+
+
 def differences(actual: Claims, desired: Claims) -> list[dict[str, Any]]:
     """Return the changes from the actual claims to the desired ones in the document's words: path, from and to. `from`
     is None for an addition, `to` for a removal."""
@@ -172,8 +178,13 @@ def _mapping_changes(one: ClaimField, old: Mapping[str, Any], new: Mapping[str, 
     ]
 
 
+#: The fields of a signing key except its name.
+_ROLE_FIELDS = tuple(one for one in SIGNING_KEY if one.wire and one.name not in ("key", "role"))
+
+
 def _key_changes(old: Mapping[str, Normal], new: Mapping[str, Normal]) -> list[dict[str, Any]]:
-    """Return the changes of signing keys: a key added or dropped, or fields of its role."""
+    """Return the changes of signing keys: a key added or dropped, and fields of its role; those of an added key have no
+    previous value."""
     found = []
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
@@ -182,12 +193,13 @@ def _key_changes(old: Mapping[str, Normal], new: Mapping[str, Normal]) -> list[d
             found.append(
                 _change(where, *(None if one is None else one["role"] or "without a role" for one in (before, after)))
             )
-            continue
-        for one in SIGNING_KEY:
-            if one.wire and before[one.name] != after[one.name]:
-                found.append(
-                    _change(f"{where}.{one.name}", in_words(one, before[one.name]), in_words(one, after[one.name]))
-                )
+        for one in _ROLE_FIELDS:
+            if after is None:
+                break
+            earlier = one.empty if before is None else before[one.name]
+            if after[one.name] != earlier:
+                words = None if before is None else in_words(one, earlier)
+                found.append(_change(f"{where}.{one.name}", words, in_words(one, after[one.name])))
     return found
 
 
@@ -387,7 +399,7 @@ def _account_plan(
 ) -> dict[str, Any]:
     key = ids.get(account.name, "")
     if evaluation is None:
-        return _row(account.name, key, CREATE if account.is_present else ABSENT)
+        return _new_account(account, key, document, ids) if account.is_present else _row(account.name, key, ABSENT)
     actual = evaluation.claims
     if actual is None:
         return _row(account.name, key, UNREADABLE, problems=list(evaluation.problems))
@@ -413,6 +425,15 @@ def _account_plan(
         warnings=[printable(one) for one in warnings],
         problems=list(evaluation.problems),
     )
+
+
+def _new_account(
+    account: DesiredAccount, key: str, document: AccountsDocument, ids: Mapping[str, str]
+) -> dict[str, Any]:
+    # Imports name an account without a public key by its name.
+    labels = {name: ids.get(name) or name for name in document.accounts}
+    changes = differences(empty_account(account.name), matched_claims(account, document, labels, None))
+    return _row(account.name, key, CREATE, changes=[{**one, "path": printable(one["path"])} for one in changes])
 
 
 def _stranded(streams: Sequence[AccountStream]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .claims import Claims
 from .copies import Evaluation
 from .document import AccountsDocument, DesiredAccount
 from .fields import FLAT, LIMITS, Normal, ordered
-from .plan import CREATE, DELETE, differences, matched_claims, matched_ids
+from .plan import CREATE, DELETE, differences, empty_account, matched_claims, matched_ids
 
 WIDEN, IMPORT, ROLES, UNIMPORT, NARROW = PHASES = (
     "exports, keys and higher limits",
@@ -127,7 +127,7 @@ def next_step(phase: str, name: str, actual: Claims | None, desired: Claims) -> 
     target = phase_claims(phase, actual, desired)
     if target is None:
         return None
-    changes = () if actual is None else tuple(differences(actual, target))
+    changes = tuple(differences(actual or empty_account(name), target))
     return ClaimsStep(name, CREATE if actual is None else phase, target, changes)
 
 

@@ -112,6 +112,26 @@ def test_each_account_has_its_state() -> None:
     assert [one["warnings"] for one in found["accounts"] if one["name"] == "PAY"] == [["it is the system account"]]
 
 
+def test_plan_lists_the_rights_of_a_new_account() -> None:
+    owner = {"allow": {"pub": ["$JS.API.>"]}, "limits": {"subscriptions": 2}}
+    new = {
+        "limits": {"jetstream": {"disk": "1GiB"}},
+        "signing_keys": {"owner": owner},
+        "imports": [{"account": "OTHER", "subject": "a", "type": "stream"}],
+    }
+    other = {"exports": [{"subject": "a", "type": "stream"}]}
+    rows = {one["name"]: one["changes"] for one in plan({"NEW": new, "OTHER": other, "BARE": {}})["accounts"]}
+    assert rows["BARE"] == []
+    lines = [change_text(one) for one in rows["NEW"]]
+    assert lines[0].startswith('limits.jetstream: none → {"disk": "1GiB"')
+    assert lines[1:4] == [
+        "+ signing_keys.owner: owner",
+        '+ signing_keys.owner.allow.pub: ["$JS.API.>"]',
+        "+ signing_keys.owner.limits.subscriptions: 2",
+    ]
+    assert '"account": "OTHER"' in lines[4]
+
+
 def test_unknown_signer_and_disagreement_win_over_the_comparison() -> None:
     (foreign,) = plan({"APP": {}}, evaluated({}, signer=STRANGER))["accounts"]
     assert foreign["state"] == "unknown signer" and foreign["problems"]
@@ -145,7 +165,7 @@ def test_missing_server_and_operator_problem_prevent_the_plan() -> None:
         ({"tags": ["a"]}, {"tags": ["b"]}, ["- tags: a", "+ tags: b"]),
         ({}, {"revoke": {ALICE: "2026-01-01T00:00:00Z"}}, [f"+ revoke.{ALICE}: 2026-01-01T00:00:00Z"]),
         ({"signing_keys": {"x": {"key": ROLE}}}, {}, [f"- signing_keys.{ROLE}: without a role"]),
-        ({}, {"signing_keys": {"app": ROLE_KEY}}, ["+ signing_keys.app: app"]),
+        ({}, {"signing_keys": {"app": ROLE_KEY}}, ["+ signing_keys.app: app", '+ signing_keys.app.allow.pub: ["a.>"]']),
         (
             {"signing_keys": {"app": ROLE_KEY}},
             {"signing_keys": {"app": {"role": "app", "allow": {"pub": ["b"]}}}},

@@ -111,8 +111,9 @@ def test_roles_change_one_after_another_between_added_and_dropped_keys() -> None
     new = {"new": {"allow": {"pub": ["x"]}}}
     found = steps({"PAY": {"signing_keys": {**roles("x"), **gone}}}, {"PAY": {"signing_keys": {**roles("y"), **new}}})
     assert [one[1] for one in found] == ["exports, keys and higher limits", "roles", "roles", "the remaining changes"]
-    assert [len(one[2]) for one in found] == [1, 1, 1, 1]
-    assert found[0][2] == ["+ signing_keys.new: new"] and found[3][2] == ["- signing_keys.gone: gone"]
+    assert [len(one[2]) for one in found] == [2, 1, 1, 1]
+    assert found[0][2] == ["+ signing_keys.new: new", '+ signing_keys.new.allow.pub: ["x"]']
+    assert found[3][2] == ["- signing_keys.gone: gone"]
 
 
 def test_step_that_servers_would_refuse_is_left_to_the_last_one() -> None:
