@@ -279,6 +279,10 @@ class _Planner:
             row.changes = change_rows(rules.STREAM_FIELDS, None, rules.shown(rules.STREAM_FIELDS, new))
             row.problems += [] if not new["sealed"] else ["a new stream cannot be sealed: it could store no messages"]
             row.problems += self._misplaced(new)
+            if self._live.cluster and "num_replicas" not in stream.given and new["num_replicas"] == 1:
+                row.notes.append(
+                    "it gets one replica and is lost with its server: set replicas to 3, or to 1 to accept this"
+                )
             return row
         if self._foreign(
             row, document, old, stream.name, stream.name in document.adopt or stream.label in document.adopt

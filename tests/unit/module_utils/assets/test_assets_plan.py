@@ -59,6 +59,18 @@ def test_new_assets_are_created_in_order() -> None:
     assert {"path": "subjects", "from": None, "to": ["s.>"]} in row(found, "S")["changes"]
 
 
+def test_single_replica_that_the_document_does_not_choose_is_noted() -> None:
+    wanted = document(
+        "streams: {S: {subjects: [s.>]}, ONE: {replicas: 1}}\nmirrors: {M: {of: S}}\n"
+        "kv: {b: {}, three: {replicas: 3}}\nobjects: {o: {}}\n"
+    )
+    found = plan(wanted, live())
+    noted = {one["name"] for one in found["assets"] if any("one replica" in note for note in one["notes"])}
+    assert noted == {"S", "M", "b", "o"} and {one["state"] for one in found["assets"]} == {"create"}
+    alone = plan(wanted, live(cluster=""))
+    assert not any(one["notes"] for one in alone["assets"])
+
+
 def test_declared_assets_are_the_same() -> None:
     state = live(live_stream(ONE, "S"), consumers={"S": {"c": live_consumer(ONE, "S", "c")}})
     found = plan(ONE, state)
@@ -347,7 +359,7 @@ def test_rename_is_refused_as_overlap_and_named() -> None:
     new = document("prune: owned\nstreams: {NEW: {subjects: [s.>]}}")
     found = row(plan(new, live(live_stream(ONE, "S", 3)), delete=["S"]), "NEW")
     assert found["problems"] == ["NEW.subjects: s.> overlaps s.> of S (JetStream error 10065)"]
-    assert found["notes"] == ["a stream cannot be renamed: S has the same subjects; copy it first"]
+    assert found["notes"][-1] == "a stream cannot be renamed: S has the same subjects; copy it first"
 
 
 def test_stream_shrinks_before_another_grows_into_its_subjects() -> None:
