@@ -177,6 +177,7 @@ from typing import Any
 from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
 from ..module_utils.host.process import executable_version
+from ..module_utils.server_config.schema import hints
 
 
 def requested_directories(module: CollectionModule) -> list[Directory]:
@@ -238,7 +239,8 @@ def try_configuration(module: CollectionModule, files: list[ManagedFile]) -> tup
     said = (err + out).replace(f"{work}/", "").strip()
     if status:
         version = executable_version(trial["binary"])
-        raise FilesError(f"nats-server {version} rejects the configuration; nothing was changed.\n{said}")
+        lines = [f"nats-server {version} rejects the configuration; nothing was changed.", said, *hints(said)]
+        raise FilesError("\n".join(lines))
     digest = re.search(r"sha256:[0-9a-f]{64}", said)
     return True, digest.group(0) if digest else ""
 

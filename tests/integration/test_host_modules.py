@@ -102,6 +102,8 @@ def test_rejected_configuration_changes_nothing(site: Site) -> None:
     assert refused["failed"]
     assert f"nats-server {VERSION} rejects the configuration; nothing was changed." in refused["msg"]
     assert 'unknown field "no_such_option"' in refused["msg"] and "/tmp" not in refused["msg"]
+    mistyped = site.write(extra='max_paylod: "1"', secret="other")
+    assert "\nmax_paylod: the nearest known key is max_payload" in mistyped["msg"]
     assert site.contents() == before
 
 

@@ -26,8 +26,9 @@ extras
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 _TABLE = """
@@ -493,3 +494,18 @@ def _shared_blocks() -> dict[str, Key]:
 
 SCHEMA = _parse(_TABLE, _shared_blocks())
 """The root of the configuration: its children are the top-level keys."""
+
+
+def similar_key(name: str, names: Iterable[str]) -> str:
+    """Return the most similar of these keys, an empty text if none is similar."""
+    found = difflib.get_close_matches(name.lower(), sorted(names), 1)
+    return found[0] if found else ""
+
+
+def hints(text: str) -> list[str]:
+    """Return the most similar key of any block for each unknown field in the output of `nats-server -t`, which names no
+    block (conf.go unknownConfigFieldErr)."""
+    known = {name for _path, key in SCHEMA.walk() for name in key.names} | set(SCHEMA.names)
+    unknown = dict.fromkeys(re.findall(r'unknown field "([^"]+)"', text))
+    similar = {name: similar_key(name, known) for name in unknown}
+    return [f"{name}: the nearest known key is {key}" for name, key in similar.items() if key]

@@ -9,7 +9,6 @@ clusters."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +59,7 @@ from .network_rules import (
     route_pool,
     routes,
 )
-from .schema import SCHEMA, Key
+from .schema import SCHEMA, Key, similar_key
 from .syntax import Path, identity, show
 
 
@@ -79,8 +78,8 @@ def unknown_keys(case: Case) -> Iterator[ConfigProblem]:
         key = parent.child(name)
         option = show((*path, name))
         if key is None:
-            near = difflib.get_close_matches(name.lower(), parent.names, 1)
-            hint = f"; the nearest known key is {near[0]}" if near else ""
+            near = similar_key(name, parent.names)
+            hint = f"; the nearest known key is {near}" if near else ""
             yield warning(option, f"is not a known key here{hint}. nats-server rejects unknown keys")
         elif case.version and not supports(key.since, case.version):
             first = " or ".join(key.since)

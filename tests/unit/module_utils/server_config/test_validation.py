@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.case import make_case
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import hints
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.validation import RULES, config_problems
 
 HASH = "$2b$04$" + "a" * 53
@@ -670,3 +671,8 @@ def test_first_accounts_lock_out_users_without_one(
 )
 def test_configuration_that_keeps_the_content_of_the_store(config: dict[str, Any], context: dict[str, Any]) -> None:
     assert found(config, context) == []
+
+
+def test_unknown_field_of_the_server_is_named_with_the_nearest_key() -> None:
+    said = 'nats-server: n.conf:3:5: unknown field "max_subscription"\nn.conf:9:1: unknown field "qqqqqqqq"'
+    assert hints(said) == ["max_subscription: the nearest known key is max_subscriptions"]
