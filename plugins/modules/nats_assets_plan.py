@@ -95,7 +95,7 @@ plan:
         state: needs confirmation
         action: change
         changes: [{path: max_msgs, from: -1, to: 10}]
-        costs: [{kind: data_loss, message: "max_msgs: 10 deletes 990 of 1000 messages", count: 990}]
+        costs: [{kind: data_loss, message: "max_msgs: 10 deletes 990 of 1000 messages: …", count: 990}]
         problems: []
         notes: []
         revision: 5d0c3f0a9e1b2c3d

@@ -69,27 +69,41 @@ def _removed(old: Config, new: Config, state: Mapping[str, Any], counts: Counts)
     messages, size = state["messages"], state.get("bytes", 0)
     turns_old = new["discard"] == "old" != old["discard"]
     if new["discard"] == "old" and (turns_old or lowered(old, new, "max_msgs")) and 0 < new["max_msgs"] < messages:
-        yield _deletes(f"max_msgs: {new['max_msgs']}", messages - new["max_msgs"], messages)
+        count = messages - new["max_msgs"]
+        yield _deletes(f"max_msgs: {new['max_msgs']}", count, messages, where=_oldest(state, count))
     if new["discard"] == "old" and (turns_old or lowered(old, new, "max_bytes")) and 0 < new["max_bytes"] < size:
         count = min(messages, math.ceil((size - new["max_bytes"]) / (size / messages)))
-        yield _deletes(f"max_bytes: {exact_size(new['max_bytes'])}", count, messages, "about ")
+        yield _deletes(f"max_bytes: {exact_size(new['max_bytes'])}", count, messages, "about ", _oldest(state, count))
     if lowered(old, new, "max_age") and counts.expired != 0:
         name = f"max_age: {exact_duration(new['max_age'])}"
         if counts.expired is None:
             yield Cost(DATA_LOSS, f"{name} deletes all older messages; they could not be counted")
         else:
-            yield _deletes(name, counts.expired, messages)
+            yield _deletes(name, counts.expired, messages, where=_oldest(state, counts.expired))
     if lowered(old, new, "max_msgs_per_subject"):
         most, subjects = new["max_msgs_per_subject"], counts.subjects
         if subjects is None:
             yield Cost(DATA_LOSS, f"max_msgs_per_subject: {most} may delete messages: too many subjects to count")
         elif any(one > most for one in subjects.values()):
             lost = sum(max(0, one - most) for one in subjects.values())
-            yield _deletes(f"max_msgs_per_subject: {most}", lost, messages)
+            yield _deletes(f"max_msgs_per_subject: {most}", lost, messages, where=": the oldest of each subject")
 
 
-def _deletes(name: str, count: int, messages: int, about: str = "") -> Cost:
-    return Cost(DATA_LOSS, f"{name} deletes {about}{count} of {counted(messages, 'message')}", count)
+def _deletes(name: str, count: int, messages: int, about: str = "", where: str = "") -> Cost:
+    return Cost(DATA_LOSS, f"{name} deletes {about}{count} of {counted(messages, 'message')}{where}", count)
+
+
+def _oldest(state: Mapping[str, Any], count: int) -> str:
+    """Return the place of the oldest messages in a stream, as the end of a sentence. Only a stream without deleted
+    messages in between has consecutive sequences."""
+    first, last = state.get("first_seq", 0), state.get("last_seq", 0)
+    if not first or not last:
+        return ""
+    times = [str(state[key])[:19] + "Z" for key in ("first_ts", "last_ts") if state.get(key)]
+    stored = f", stored from {times[0]} to {times[1]}" if len(times) == 2 else ""
+    is_consecutive = last - first + 1 == state["messages"]
+    removed = f"sequences {first} to {first + count - 1}" if is_consecutive else f"from sequence {first} on"
+    return f": the oldest, {removed} (the stream has {first} to {last}{stored})"
 
 
 def _unwanted(state: Mapping[str, Any], consumers: Sequence[Info]) -> Cost:

@@ -172,7 +172,8 @@ def test_plan_is_stale_if_the_first_message_arrived_for_a_limit() -> None:
     approved = plan(limited, present(2))
     assert remaining(approved, limited, present(2)) == [("change", "S")]
     assert reasons(approved, limited, present(9)) == [
-        "stream S of account A: the plan does not list that max_msgs: 3 deletes 6 of 9 messages"
+        "stream S of account A: the plan does not list that max_msgs: 3 deletes 6 of 9 messages: the oldest, "
+        "sequences 1 to 6 (the stream has 1 to 9)"
     ]
 
 

@@ -38,6 +38,7 @@ def costs(found: Mapping[str, Any], name: str) -> list[tuple[str, int | None]]:
     return [(one["message"], one["count"]) for one in row(found, name)["costs"]]
 
 
+OLDEST = ": the oldest, sequences 1 to {} (the stream has 1 to 1000)"
 ONE = document("streams: {S: {subjects: [s.>], consumers: {c: {}}}}")
 
 
@@ -57,6 +58,17 @@ def test_new_assets_are_created_in_order() -> None:
         ("entries", "b/k"),
     ]
     assert {"path": "subjects", "from": None, "to": ["s.>"]} in row(found, "S")["changes"]
+
+
+def test_time_of_the_deleted_messages_is_shown() -> None:
+    state = {"last_seq": 1200, "first_ts": "2026-11-29T22:01:02.123456789Z", "last_ts": "2026-11-29T23:00:00Z"}
+    info = live_stream(ONE, "S")
+    info["state"].update({"messages": 1000, "bytes": 100000, **state})
+    found = plan(document("streams: {S: {subjects: [s.>], consumers: {c: {}}, max_msgs: 10}}"), live(info))
+    times = "stored from 2026-11-29T22:01:02Z to 2026-11-29T23:00:00Z"
+    assert costs(found, "S")[0][0].endswith(
+        f"deletes 990 of 1000 messages: the oldest, from sequence 1 on (the stream has 1 to 1200, {times})"
+    )
 
 
 def test_single_replica_that_the_document_does_not_choose_is_noted() -> None:
@@ -108,14 +120,19 @@ def test_removing_a_field_from_the_document_is_a_change() -> None:
 @pytest.mark.parametrize(
     ("given", "before", "counts", "expected"),
     [
-        ("max_msgs: 10", {}, Counts(), ("max_msgs: 10 deletes 990 of 1000 messages", 990)),
-        ("max_bytes: 10000", {}, Counts(), ("max_bytes: 10000 deletes about 900 of 1000 messages", 900)),
-        ("max_age: 1h", {}, Counts(expired=7), ("max_age: 1h deletes 7 of 1000 messages", 7)),
+        ("max_msgs: 10", {}, Counts(), ("max_msgs: 10 deletes 990 of 1000 messages" + OLDEST.format(990), 990)),
+        (
+            "max_bytes: 10000",
+            {},
+            Counts(),
+            ("max_bytes: 10000 deletes about 900 of 1000 messages" + OLDEST.format(900), 900),
+        ),
+        ("max_age: 1h", {}, Counts(expired=7), ("max_age: 1h deletes 7 of 1000 messages" + OLDEST.format(7), 7)),
         (
             "max_msgs_per_subject: 2",
             {},
             Counts(subjects={"s.a": 5, "s.b": 2, "s.c": 3}),
-            ("max_msgs_per_subject: 2 deletes 4 of 1000 messages", 4),
+            ("max_msgs_per_subject: 2 deletes 4 of 1000 messages: the oldest of each subject", 4),
         ),
         (
             "retention: interest",
