@@ -185,11 +185,11 @@ def test_creds_of_a_role_need_no_inbox_prefix(
     assert not issued.get("failed"), issued
     login = {"servers": minted.urls, "credentials": str(file)}
     found = run_module("nats_stream_info", login, stream="FORMED")
-    assert [stream["stream"] for stream in found["streams"]] == ["FORMED"], found
+    assert [one["name"] for one in found["streams"]] == ["FORMED"], found
     # The file of an account's user is read as well, next to a minted user of the system account.
     users = [{"account": "APP", "credentials": str(file)}]
     found = run_module("nats_stream_info", minted.system(), account="APP", account_users=users, stream="FORMED")
-    assert [stream["stream"] for stream in found["streams"]] == ["FORMED"], found
+    assert [one["name"] for one in found["streams"]] == ["FORMED"], found
     denied = run_module("nats_stream_info", {**login, "inbox_prefix": "_INBOX_other"}, stream="FORMED")
     assert "the user may not subscribe to _INBOX_other.>" in denied["msg"]
 
