@@ -97,6 +97,7 @@ _value:
         gateway_port: 7222
         leafnode_address: 10.0.0.1
         leafnode_port: 7422
+        monitoring: 127.0.0.1:8222
         client_port: 4222
         jetstream: true
         domain: null

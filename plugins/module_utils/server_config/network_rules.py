@@ -174,7 +174,26 @@ def port_collisions(case: Case) -> Iterator[ConfigProblem]:
                     "from the inventory, or give each server its own address or port",
                 )
             taken.setdefault(place, user)
+    yield from _shared_monitoring(case)
     yield from _own_collisions(case)
+
+
+def _shared_monitoring(case: Case) -> Iterator[ConfigProblem]:
+    """Servers without systemd may share a machine, and then need different monitoring ports. Those in containers may
+    have the same address and port."""
+    if case.service_backend != "process":
+        return
+    taken: dict[tuple[str, str], str] = {}
+    for member in case.members:
+        port = str(member.get("monitoring", "")).rpartition(":")[2]
+        place = (_one_spelling(str(member["address"])), port)
+        if port.strip("0") and place in taken:
+            yield warning(
+                "http",
+                f"{taken[place]} and {member['server_name']} have the address {place[0]} and the monitoring port {port}: on one "
+                "machine, the second server exits at its start. Set nats_server_http to a different port for each",
+            )
+        taken.setdefault(place, member["server_name"])
 
 
 def _own_collisions(case: Case) -> Iterator[ConfigProblem]:

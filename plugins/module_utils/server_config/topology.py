@@ -32,6 +32,7 @@ _SHARED = {
     "jetstream": "jetstream",
     "pool_size": "cluster_pool_size",
     "gateway_port": "gateway_port",
+    "monitoring": "http",
 }
 _OWN = {
     "server_name": "name",
@@ -151,7 +152,7 @@ def members(
     """Return the members in the order of `names`.
 
     Each is `{host, server_name, cluster, address, route_address, cluster_port, gateway_address, gateway_port,
-    leafnode_address, leafnode_port, client_port, jetstream, domain, arbiter, zone, unique_tag, pool_size}`. `seen`
+    leafnode_address, leafnode_port, client_port, monitoring, jetstream, domain, arbiter, zone, unique_tag, pool_size}`. `seen`
     contains the same fields with the values that this `host` has for itself, and `supercluster_groups`, the inventory
     groups that are clusters. Raises ValueError for a member that is not in the inventory, a variable that cannot be
     resolved, and a name or address of this host that the other hosts would not see.
@@ -223,6 +224,7 @@ def _member(variables: _Variables, host: str, shared: Mapping[str, Any]) -> dict
         "leafnode_address": str(variables.get("leafnode_address", address)),
         "leafnode_port": _leafnode_port(variables),
         "client_port": _port(variables, "listen", "port", shared.get("client_port", CLIENT_PORT)),
+        "monitoring": _monitoring(variables, shared.get("monitoring", "")),
         "jetstream": boolean(variables.get("jetstream", shared.get("jetstream", True))),
         "domain": variables.get("jetstream_domain"),
         "arbiter": boolean(variables.get("arbiter", False)),
@@ -230,6 +232,14 @@ def _member(variables: _Variables, host: str, shared: Mapping[str, Any]) -> dict
         "unique_tag": variables.get("jetstream_unique_tag", None if zone is None else prefix),
         "pool_size": None if pool_size in (None, "") else int(pool_size),
     }
+
+
+def _monitoring(variables: _Variables, default: Any) -> str:
+    """Return the address of the monitoring listener, an empty text if other hosts cannot resolve it."""
+    try:
+        return str(variables.get("http", default) or "")
+    except ValueError:
+        return ""
 
 
 def _port(variables: _Variables, listen: str, port: str, default: Any) -> int:

@@ -35,7 +35,8 @@ def test_members_come_from_the_inventory_and_the_known_defaults() -> None:
         "host": "n1", "server_name": "n1", "cluster": None, "address": "10.0.0.1",
         "route_address": "10.0.0.1", "cluster_port": 6222, "gateway_address": "10.0.0.1", "gateway_port": 7222,
         "leafnode_address": "10.0.0.1", "leafnode_port": 7422, "domain": None,
-        "client_port": 4222, "jetstream": True, "arbiter": False, "zone": "a", "unique_tag": "az:", "pool_size": None,
+        "client_port": 4222, "monitoring": "",
+        "jetstream": True, "arbiter": False, "zone": "a", "unique_tag": "az:", "pool_size": None,
     }  # fmt: skip
     assert (second["server_name"], second["cluster_port"], second["unique_tag"]) == ("second", 7222, None)
     assert (third["jetstream"], third["client_port"], third["route_address"], third["address"]) == (
@@ -228,3 +229,11 @@ def test_ports_of_the_other_servers_are_routes_at_home_and_gateways_elsewhere() 
         {"server_name": "b1", "listener": "gateway", "host": "g-b1", "port": 7222},
     ]
     assert peer_ports(servers, "") == []
+
+
+def test_monitoring_address_that_other_hosts_cannot_resolve_is_empty() -> None:
+    hosts = {"n1": {"nats_server_http": "127.0.0.1:8223"}, "n2": {"nats_server_http": "{{ own }}:8222"}, "n3": {}}
+    found = members(list(hosts), hosts, "n1", {"monitoring": "127.0.0.1:8222"})
+    assert [one["monitoring"] for one in found] == ["127.0.0.1:8223", "", ""]
+    seen = members(list(hosts), hosts, "n3", {"monitoring": "127.0.0.1:8222"})
+    assert seen[2]["monitoring"] == "127.0.0.1:8222"

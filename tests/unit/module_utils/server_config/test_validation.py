@@ -676,3 +676,16 @@ def test_configuration_that_keeps_the_content_of_the_store(config: dict[str, Any
 def test_unknown_field_of_the_server_is_named_with_the_nearest_key() -> None:
     said = 'nats-server: n.conf:3:5: unknown field "max_subscription"\nn.conf:9:1: unknown field "qqqqqqqq"'
     assert hints(said) == ["max_subscription: the nearest known key is max_subscriptions"]
+
+
+def test_servers_on_one_machine_need_different_monitoring_ports() -> None:
+    same = [{**member(f"n{one}", 1), "client_port": 4221 + one, "cluster_port": 6221 + one} for one in (1, 2, 3)]
+    ports = ["127.0.0.1:8222", "8222", "127.0.0.1:8223"]
+    shared = {"members": [{**one, "monitoring": port} for one, port in zip(same, ports)], "service_backend": "process"}
+    ((severity, _option, message),) = [one for one in found({}, shared) if one[1] == "http"]
+    assert severity == "warning" and message.startswith(
+        "n1 and n2 have the address 10.0.0.1 and the monitoring port 8222"
+    )
+    off = {**shared, "members": [{**one, "monitoring": ""} for one in same]}
+    for context in (off, {**shared, "service_backend": "systemd"}):
+        assert [one for one in found({}, context) if one[1] == "http"] == []
