@@ -64,7 +64,8 @@ options:
     type: str
   subjects:
     description:
-      - Subjects to use instead of the original ones, for example to restore a copy next to the existing stream.
+      - Subjects to use instead of the original ones, for example to restore a copy next to the existing stream. They
+        apply to new messages only; the restored messages keep their subjects.
     type: list
     elements: str
   num_replicas:
