@@ -153,6 +153,7 @@ streams:
         - {name: n2-c1, id: 44jzkV9D, leader: true, current: true, online: true, active: 0.0, lag: 0}
       consumers:
         - {name: worker, durable: true, pull: true, ack_policy: explicit, ack_wait: 30.0, num_pending: 10, num_ack_pending: 0,
+           max_ack_pending: 1000, num_waiting: 1, paused: false,
            num_redelivered: 0, ack_floor: 0, api_level: 0, raft_group: C-R3F-BDkClPak, cluster: C1,
            leader: n2-c1, leaders: [n2-c1], size: 3, quorum: 2, members: [n1-c1, n2-c1, n3-c1], replicas: []}
 nameless:

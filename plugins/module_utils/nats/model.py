@@ -151,7 +151,7 @@ class MetaGroup:
 class Consumer:
     """A consumer and its group. `ack_wait` is in seconds. `ack_floor` is a sequence of the stream. `api_level` is the
     level that a server needs to serve the consumer. `info` is its CONSUMER.INFO, from the leader if the leader
-    responded, otherwise from any replica."""
+    responded, otherwise from any replica. `num_waiting` counts the pull requests that wait for messages."""
 
     account: str
     stream: str
@@ -167,6 +167,9 @@ class Consumer:
     ack_policy: str = ""
     ack_wait: float = 0.0
     api_level: int = 0
+    max_ack_pending: int = 0
+    num_waiting: int = 0
+    paused: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -177,6 +180,9 @@ class Consumer:
             "ack_wait": self.ack_wait,
             "num_pending": self.num_pending,
             "num_ack_pending": self.num_ack_pending,
+            "max_ack_pending": self.max_ack_pending,
+            "num_waiting": self.num_waiting,
+            "paused": self.paused,
             "num_redelivered": self.num_redelivered,
             "ack_floor": self.ack_floor,
             "api_level": self.api_level,

@@ -419,6 +419,9 @@ def _consumers(
                 ack_policy=str(config.get("ack_policy", "")),
                 ack_wait=_number(config, "ack_wait") / 1e9,
                 api_level=api_level(config),
+                max_ack_pending=_number(config, "max_ack_pending"),
+                num_waiting=_number(item, "num_waiting"),
+                paused=bool(item.get("paused")),
             )
         )
     return tuple(consumers)

@@ -316,21 +316,26 @@ def _consumers(source: ReportSource) -> list[ReportTable]:
         ReportColumn("ack_policy", "Ack Policy"),
         ReportColumn("ack_wait", "Ack Wait", "seconds"),
         ReportColumn("num_ack_pending", "Ack Pending", "number"),
+        ReportColumn("max_ack_pending", "of at most", "number"),
+        ReportColumn("num_waiting", "Pulls Waiting", "number"),
         ReportColumn("num_redelivered", "Redelivered", "number"),
         ReportColumn("num_pending", "Unprocessed", "number"),
-        ReportColumn("unprocessed", "of Stream", "percent"),
+        ReportColumn("unprocessed", "% of Stream", "percent"),
         ReportColumn("ack_floor", "Ack Floor", "number"),
         ReportColumn("api_level", "API Level", "number"),
         ReportColumn("replicas", "Replicas"),
     )
-    keys = ("ack_policy", "ack_wait", "num_ack_pending", "num_redelivered", "num_pending", "ack_floor", "api_level")
+    keys = (
+        *("ack_policy", "ack_wait", "num_ack_pending", "max_ack_pending", "num_waiting", "num_redelivered"),
+        *("num_pending", "ack_floor", "api_level"),
+    )
     rows: list[Row] = [
         {
             **{key: consumer[key] for key in keys},
             "account": stream["account_name"],
             "stream": stream["name"],
             "consumer": consumer["name"],
-            "mode": "Pull" if consumer["pull"] else "Push",
+            "mode": ("Pull" if consumer["pull"] else "Push") + (", paused" if consumer["paused"] else ""),
             "unprocessed": min(100, 100 * consumer["num_pending"] // stream["messages"]) if stream["messages"] else 0,
             **_group(consumer),
         }
@@ -563,6 +568,9 @@ def _consumer_of_account(consumer: Mapping[str, Any]) -> dict[str, Any]:
         "pull": not config.get("deliver_subject"),
         "ack_policy": config.get("ack_policy", "none"),
         "ack_wait": config.get("ack_wait") or 0,
+        "max_ack_pending": config.get("max_ack_pending") or 0,
+        "num_waiting": consumer.get("num_waiting") or 0,
+        "paused": bool(consumer.get("paused")),
         "ack_floor": (consumer.get("ack_floor") or {}).get("stream_seq", 0),
         "api_level": api_level(config),
     }

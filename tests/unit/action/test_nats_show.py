@@ -171,6 +171,9 @@ def info(leader: str | None = "n1") -> dict[str, Any]:
         "ack_policy": "explicit",
         "ack_wait": 30.0,
         **dict.fromkeys(("num_ack_pending", "num_redelivered", "num_pending", "ack_floor"), 0),
+        "max_ack_pending": 1000,
+        "num_waiting": 0,
+        "paused": False,
     }
     streams = [
         {**group, **config, "name": name, "placement": {}, "cluster": "C1", "consumers": [consumer]} for name in STREAMS

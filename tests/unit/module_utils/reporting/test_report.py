@@ -103,6 +103,9 @@ def consumer(name: str, placed: dict[str, Any]) -> dict[str, Any]:
         "ack_policy": "explicit",
         "ack_wait": 30.0,
         "num_ack_pending": 1,
+        "max_ack_pending": 1000,
+        "num_waiting": 0,
+        "paused": False,
         "num_redelivered": 0,
         "num_pending": 5,
         "ack_floor": 3,
@@ -166,6 +169,14 @@ def test_a_consumer_is_counted_for_its_own_leader() -> None:
     streams = [stream("ORDERS", group("n1", "n2"), (consumer("NEW", group("n2", "n1")),))]
     rows = one_table(report_data(info(streams=streams), reports=["jetstream"]), "leaders")["rows"]
     assert [(row["server"], row["streams"], row["consumers"]) for row in rows] == [("n1", 1, 0), ("n2", 0, 1)]
+
+
+def test_consumers_show_why_they_lag() -> None:
+    paused = {**consumer("NEW", group("n1")), "paused": True, "num_waiting": 2}
+    streams = [stream("ORDERS", group("n1"), (paused, consumer("OLD", group("n1"))))]
+    table = one_table(report_data(info(streams=streams), reports=["consumers"]), "consumers")
+    shown = [(row["mode"], row["num_ack_pending"], row["max_ack_pending"], row["num_waiting"]) for row in table["rows"]]
+    assert shown == [("Pull, paused", 1, 1000, 2), ("Pull", 1, 1000, 0)]
 
 
 def test_replicas_are_marked() -> None:
