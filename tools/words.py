@@ -90,7 +90,8 @@ RULES = (
     Rule("what", r"\bwhat(?:ever)?\b(?![^.?!]*\?)(?! if\b)", "name the thing: 'the samples of an hour'"),
     Rule(
         "machine-verb",
-        r"\b(?:tell|told|say|said|saying|ask|asked|asking|speak|spoke|hear|heard|know|knew|think|thought)s?\b",
+        # A capital begins an imperative to a person.
+        r"\b(?!(?-i:Say|Tell|Ask)\b)(?:tell|told|say|said|saying|ask|asked|asking|speak|spoke|hear|heard|know|knew|think|thought)s?\b",
         "a program reports, returns, queries, reads, rejects",
     ),
     Rule("nobody", r"\b(?:no|some|any|every)body\b|\b(?:who|whom)(?:so)?ever\b", "name the actor, or use the passive"),

@@ -13,6 +13,7 @@ WORDINGS = [
     ("return-what", "Return what the server sends.", "Return the server's reply, and how many there are."),
     ("what", "It keeps what it read.", "What is the cause? See the set term what-if."),
     ("machine-verb", "The server tells its version.", "The server reports its version."),
+    ("machine-verb", "The guides say which subjects remain.", "Say which subjects the messages keep."),
     ("nobody", "It runs when somebody asked.", "The service runs as user nobody."),
     ("of-which", "Of the rows, two are late.", "Of course, two rows are late."),
     ("is-no", "mode '0x' is no octal number", "the lock is no longer held"),
