@@ -14,6 +14,8 @@ author:
 description:
   - Creates a stream, publishes messages and waits for their acknowledgements, reads them back with a pull consumer, and
     deletes the stream. Nothing is left behind, even after a failure.
+  - Existing streams stay unused. To measure the settings of one of them, copy its number of replicas, storage
+    and placement from M(natsops.jetstream.nats_stream_info).
   - The figures include the client, a Python program on the host of the module, which is slower than most servers. Use
     them to compare replicas, storage, placements and servers, not as the limit of a cluster.
   - Both phases end after O(max_duration), and the stream can occupy at most 4 GiB on all replicas together. The servers
