@@ -20,20 +20,26 @@ def log_kinds(lines: Iterable[str], pid: int | None = None) -> list[dict[str, An
     frequent first: level, count, text of the last one, and times of the first and the last.
 
     `pid`: the running process; if no process is running, the lines of the last process count. Lines that differ only in
-    numbers and ids belong to the same kind.
+    numbers and ids belong to the same kind, except failed connections to different addresses. journalctl prints the
+    newest line first if it limits matching lines, so the lines are sorted by their times.
     """
-    parsed = [found for found in map(_LOG_LINE.match, lines) if found]
+    parsed = sorted((found for found in map(_LOG_LINE.match, lines) if found), key=lambda found: found["time"])
     last_pid = str(pid) if pid else parsed[-1]["pid"] if parsed else ""
     kinds: dict[tuple[str, str], dict[str, Any]] = {}
     for found in parsed:
         if found["pid"] != last_pid:
             continue
-        key = (found["level"], _VARIABLE.sub("…", found["text"]))
+        key = (found["level"], _VARIABLE.sub(_without_ids, found["text"]))
         kind = kinds.setdefault(key, {"level": found["level"], "count": 0, "first": found["time"]})
         kind.update(count=kind["count"] + 1, text=found["text"], last=found["time"])
     return sorted(kinds.values(), key=lambda kind: ("FTL ERR WRN".index(kind["level"]), -kind["count"], kind["first"]))
 
 
-#: A line of nats-server's log, and the parts that differ between occurrences of an event: numbers, addresses, ids.
+def _without_ids(variable: re.Match[str]) -> str:
+    return variable["target"] or "…"
+
+
+#: A line of nats-server's log, and the parts that differ between occurrences of an event: numbers, addresses, ids;
+#: not the address to which a connection failed.
 _LOG_LINE = re.compile(r"\[(?P<pid>\d+)\] (?P<time>[\d/]+(?: [\d:.]+)?) \[(?P<level>WRN|ERR|FTL)\] (?P<text>.*)")
-_VARIABLE = re.compile(r"\b(?=\w*\d)\w+\b")
+_VARIABLE = re.compile(r"(?P<target>\bdial tcp \S+)|\b(?=\w*\d)\w+\b")

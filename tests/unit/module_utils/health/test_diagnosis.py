@@ -281,6 +281,17 @@ def test_the_page_counts_repeated_lines_and_lists_each_next_step_once() -> None:
     assert "  - Read the complete log" in text
 
 
+def test_the_newest_line_of_each_address_is_shown_although_journalctl_prints_it_first() -> None:
+    refused = "[8] 2026/11/20 10:{} [ERR] Error trying to connect to route (attempt {}): dial tcp {}: connect: connection refused"
+    lines = [
+        refused.format("09:01.5", 9, "10.0.0.12:6222"),
+        refused.format("07:00.1", 1, "10.0.0.12:6222"),
+        refused.format("05:00.1", 7, "10.0.0.11:6222"),
+    ]
+    found = [(kind["count"], kind["text"].partition("tcp ")[2][:9], kind["last"][-7:]) for kind in log_kinds(lines, 8)]
+    assert found == [(2, "10.0.0.12", "09:01.5"), (1, "10.0.0.11", "05:00.1")]
+
+
 def test_lines_from_before_the_last_start_do_not_count() -> None:
     lines = [
         "[7] 2026/11/20 09:00:00 [ERR] old",
