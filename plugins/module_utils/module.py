@@ -15,6 +15,7 @@ import gc
 import json
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, NoReturn, TypeVar
 
@@ -200,13 +201,32 @@ def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str,
     """As `run`, for modules with `account_users`."""
 
     def connected(own: ConnectionOptions) -> dict[str, Any]:
-        logins = account_logins(own, module.params.get("account_users") or ())
-        for user in logins.users.values():
-            module.no_log_values.update(known_secrets(user.options))
-        with Connections(own, logins.users, logins.unusable) as connections:
+        with _account_connections(module, own) as connections:
             return work(connections)
 
     _run(module, connected)
+
+
+def run_with_accounts(
+    module: AnsibleModule, work: Callable[[Client, Callable[[], Connections]], dict[str, Any]]
+) -> None:
+    """As `run`, for modules that rarely use `account_users`: `work` also receives a function that returns the
+    connections of the accounts' users. Users are minted in its first call."""
+
+    def connected(own: ConnectionOptions) -> dict[str, Any]:
+        with contextlib.ExitStack() as stack:
+            client = stack.enter_context(Client(own))
+            return work(client, lru_cache(lambda: stack.enter_context(_account_connections(module, own))))
+
+    _run(module, connected)
+
+
+def _account_connections(module: AnsibleModule, own: ConnectionOptions) -> Connections:
+    """Return the connections of `account_users`, and mask their secrets in the module's output. Raises NatsFailure."""
+    logins = account_logins(own, module.params.get("account_users") or ())
+    for user in logins.users.values():
+        module.no_log_values.update(known_secrets(user.options))
+    return Connections(own, logins.users, logins.unusable)
 
 
 def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn:

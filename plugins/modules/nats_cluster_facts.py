@@ -17,6 +17,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.cluster_info
+  - natsops.jetstream.accounts
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
   - natsops.jetstream.attributes.facts_module
@@ -60,13 +61,18 @@ ansible_facts:
         problems: []
 """
 
-from ..module_utils.module import make_module, run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_with_accounts
 from ..module_utils.reporting.cluster_info import CLUSTER_INFO_SPEC, read_cluster_info
 
 
 def main() -> None:
-    module = make_module(CLUSTER_INFO_SPEC)
-    run(module, lambda client: {"ansible_facts": {"nats_cluster": read_cluster_info(client, module.params)}})
+    module = make_module({**CLUSTER_INFO_SPEC, **ACCOUNT_USERS_SPEC})
+    run_with_accounts(
+        module,
+        lambda client, accounts: {
+            "ansible_facts": {"nats_cluster": read_cluster_info(client, module.params, accounts)}
+        },
+    )
 
 
 if __name__ == "__main__":

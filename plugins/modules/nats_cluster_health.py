@@ -21,10 +21,12 @@ description:
     quorum.
   - The cluster counts as healthy after O(samples) good samples in a row that span at least O(span) seconds. A single
     good sample is not enough, because a server takes up to ten seconds to notice that it has lost its peers.
-  - Streams and consumers whose replicas are all on servers that do not answer are invisible. Set O(expected_servers)
-    to have such servers reported as missing.
+  - While a server does not answer, the streams whose replicas are all on such servers are found only in the accounts
+    in O(account_users), and consumers of this kind are not found. Set O(expected_servers) to have such servers reported
+    as missing.
 extends_documentation_fragment:
   - natsops.jetstream.connection
+  - natsops.jetstream.accounts
   - natsops.jetstream.health
   - natsops.jetstream.progress
   - natsops.jetstream.attributes
@@ -363,7 +365,8 @@ from ..module_utils.health.problem_file import write_problem_file
 from ..module_utils.health.rules import entries_behind
 from ..module_utils.health.sampling import SAMPLE_SPEC, Sample, make_sampler
 from ..module_utils.maintenance import parse_marks
-from ..module_utils.module import fail, make_module, run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.progress import PROGRESS_SPEC, Progress, clock_time
@@ -623,11 +626,12 @@ def covered_result(params: Mapping[str, Any], reason: str) -> dict[str, Any]:
     }
 
 
-def read(client: Client, module: AnsibleModule, uncovered: str) -> dict[str, Any]:
+def read(client: Client, accounts: Callable[[], Connections], module: AnsibleModule, uncovered: str) -> dict[str, Any]:
     """Return the module's result. Ends the module with a failure when the cluster is not healthy. `uncovered`: why the
     previous gate does not cover this one."""
     check_options(module.params)
-    outcome = wait_for_health(make_sampler(SystemApi(client), module.params, elections=True), module.params)
+    sample = make_sampler(SystemApi(client), module.params, elections=True, accounts=accounts)
+    outcome = wait_for_health(sample, module.params)
     most = None if module.params["problems"] == "all" else HELD
     file, note = None, None
     if most is not None and len(outcome.last.errors) > most:
@@ -682,6 +686,7 @@ def main() -> None:
             "previous_result": {"type": "dict", "default": {}},
             "problems": {"type": "str", "choices": ["first", "all"]},
             "problems_dir": {"type": "path"},
+            **ACCOUNT_USERS_SPEC,
             **PROGRESS_SPEC,
         }
     )
@@ -691,7 +696,7 @@ def main() -> None:
         fail(module, failure)
     if found.covered:
         module.exit_json(**covered_result(module.params, found.reason))
-    run(module, lambda client: read(client, module, found.reason))
+    run_with_accounts(module, lambda client, accounts: read(client, accounts, module, found.reason))
 
 
 if __name__ == "__main__":

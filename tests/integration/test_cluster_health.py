@@ -635,3 +635,44 @@ def test_leader_that_counts_too_few_members_is_not_a_problem(
     done = run_module("nats_meta_peer", cluster.sys_connection(), server_name=removed, wait_timeout=20)
     assert sorted(done["after"]["members"].values()) == sorted(set(cluster.names) - {removed})
     assert done["after"]["cluster_size"] == 2
+
+
+def test_a_stream_only_on_a_dead_server_has_no_leader(
+    make_cluster: Callable[..., NatsProcesses], run_module: Runner
+) -> None:
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+    leader = run_module("nats_cluster_info", cluster.sys_connection())["meta"]["leader"]
+    dead = next(name for name in cluster.names if name != leader)
+    cluster.add_stream("ORDERS", 3)
+    single = next(
+        name
+        for name in (f"EVENTS{number}" for number in range(50))
+        if cluster.add_stream(name, 1)["cluster"]["leader"] == dead
+    )
+    cluster.kill(dead)
+    system = cluster.sys_connection()
+    options = {"expected_servers": cluster.names}
+    users = {"account_users": cluster.account_users()}
+    subject = f"stream APP/{single}"
+
+    def found(name: str, **extra: Any) -> dict[str, str]:
+        result = run_module(name, system, **options, **extra)
+        return {item["subject"]: item["message"] for item in result["problems"] if item["code"] == "stream_no_leader"}
+
+    message = {subject: f"{subject} has no leader: its replicas are only on {dead}"}
+    assert found("nats_cluster_health", problems="all", **NOW, **users) == message
+    assert found("nats_cluster_info", **users) == message
+    assert found("nats_cluster_info") == {}
+    tolerant = run_module("nats_cluster_health", system, **options, **users, **NOW, tolerate=[dead])
+    assert subject not in [problem["subject"] for problem in tolerant["problems"]]
+    info = run_module("nats_cluster_info", system, **options, **users)
+    row = next(stream for stream in info["streams"] if stream["name"] == single)
+    assert (row["leader"], row["members"], row["num_replicas"], row["cluster"]) == (None, [dead], 1, "C1")
+    diagnosis = diagnose(info)
+    assert diagnosis["verdict"]["text"].startswith("BROKEN")
+    wrong = [{**user, "password": "wrong"} for user in cluster.account_users()]
+    refused = run_module("nats_cluster_info", system, **options, account_users=wrong)
+    assert [item["severity"] for item in refused["problems"] if item["code"] == "streams_unlisted"] == ["warning"]
+    cluster.start(dead)
+    form(cluster, run_module)
+    assert found("nats_cluster_info", **users) == {}

@@ -524,6 +524,16 @@ def _asset_faults(everything: Cluster, mine: Cluster, assets: bool) -> Iterable[
 
 
 def _group_problems(group: RaftGroup, answered: frozenset[str], limits: Limits) -> Iterable[Problem]:
+    if group.unreported:
+        message = f"{group.subject} has no leader: its replicas are only on {_names(group.members)}"
+        yield _error(
+            f"{group.kind}_no_leader",
+            group.subject,
+            message,
+            *group.members,
+            absent=frozenset(group.members) - answered,
+        )
+        return
     if not group.leaders:
         yield _error(
             f"{group.kind}_no_leader",
@@ -572,7 +582,7 @@ def _stop_group(
 ) -> Iterable[Problem]:
     """Yield the effects of the stop on a group. `in_memory`: messages that exist only in servers' memory."""
     leaving = sorted(stopping.intersection(group.members))
-    if not leaving:
+    if not leaving or group.unreported:
         return
     if group.size == 1:
         severity = ERROR if policy.r1 == "fail" and not group.ephemeral else WARNING

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable
 
 from ..maintenance import known_problems, mark_texts, parse_marks
+from ..nats.accounts import Connections
 from ..nats.client import NatsFailure
 from ..nats.model import Cluster
 from ..nats.system_api import SystemApi
@@ -29,6 +30,7 @@ from .rules import (
     stop_problems,
 )
 from .run_isolation import Isolation
+from .run_unreported import with_unreported_streams
 
 #: Failures that a restart in progress explains; waiting does not help with any other failure.
 TRANSIENT = ("unreachable", "timeout", "connection_lost", "bad_reply")
@@ -72,10 +74,14 @@ class Sample:
 
 
 def evaluate(
-    cluster: Cluster, params: Mapping[str, Any], last: Cluster | None = None, older: Cluster | None = None
+    cluster: Cluster,
+    params: Mapping[str, Any],
+    last: Cluster | None = None,
+    older: Cluster | None = None,
+    unlisted: Sequence[Problem] = (),
 ) -> Sample:
     """Return the sample for a cluster that was read. `last`: an earlier sample, whose leaders are compared; `older`: a
-    sample that is some seconds old, whose replicas are compared."""
+    sample that is some seconds old, whose replicas are compared. `unlisted`: problems that occurred during reading."""
     limits = Limits(params["max_lag"], params["max_active"])
     servers = params["expected_servers"]
     jetstream_servers = params["expected_jetstream_servers"]
@@ -97,6 +103,7 @@ def evaluate(
         problems += election_problems(only(last), only(cluster))
     if older is not None:
         problems += difference_problems(only(older), only(cluster), limits)
+    problems += unlisted
     problems += stop_problems(cluster, params["stop_servers"], StopPolicy(params["r1_policy"], limits))
     return sorted_sample(cluster, problems, params)
 
@@ -140,9 +147,15 @@ class Earlier:
         return kept[1] if kept else None
 
 
-def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = False) -> Callable[[], Sample]:
+def make_sampler(
+    api: SystemApi,
+    params: Mapping[str, Any],
+    elections: bool = False,
+    accounts: Callable[[], Connections] | None = None,
+) -> Callable[[], Sample]:
     """Return a function that reads and evaluates the cluster once, and compares it with its previous call. `elections`:
-    whether a leader that changed since then is a problem.
+    whether a leader that changed since then is a problem. `accounts`: returns the connections with which streams are
+    found whose servers are all down.
 
     Expected servers that do not respond are queried at their own addresses; if more of them form a cluster there, that
     cluster is evaluated. An unreachable cluster is a problem. Rejected credentials are a failure unless they worked
@@ -171,7 +184,10 @@ def make_sampler(api: SystemApi, params: Mapping[str, Any], elections: bool = Fa
                 raise
             return sorted_sample(None, [Problem("unreachable", ERROR, "cluster", failure.description)], params)
         worked = True
-        seen = evaluate(cluster, params, last, earlier.swap(cluster))
+        unlisted: list[Problem] = []
+        if accounts is not None and params["assets"]:
+            cluster, unlisted = with_unreported_streams(cluster, accounts, known)
+        seen = evaluate(cluster, params, last, earlier.swap(cluster), unlisted)
         last = cluster if elections else None
         return seen
 

@@ -56,7 +56,8 @@ class RaftGroup:
     reported by the sole leader, empty if there is none. `members`: every server that any member lists in the group.
     `hosts`: the responding servers that have a replica. `size`: the configured number of members. `ephemeral`: a
     consumer that is not durable, which its client recreates. `nameless`: the IDs of members whose names are unknown.
-    `leader_since`: when the sole leader was elected, as reported from 2.12 on, otherwise empty."""
+    `leader_since`: when the sole leader was elected, as reported from 2.12 on, otherwise empty. `unreported`: no
+    responding server has a replica; `members` are then the absent servers, and a `size` of 0 is unknown."""
 
     kind: str
     subject: str
@@ -71,6 +72,7 @@ class RaftGroup:
     ephemeral: bool = False
     nameless: frozenset[str] = frozenset()
     leader_since: str = ""
+    unreported: bool = False
 
     @property
     def leader(self) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from ..accounts.expiry import evaluate
 from ..accounts.run_expiry import read_logins
@@ -15,7 +15,9 @@ from ..health.raft_features import common_flags
 from ..health.raft_silence import raft_silent_servers
 from ..health.rules import Expectations, Limits, difference_problems, health_problems
 from ..health.run_isolation import Isolation
+from ..health.run_unreported import with_unreported_streams
 from ..health.sampling import DIFFERENCE_AFTER
+from ..nats.accounts import Connections
 from ..nats.client import Client
 from ..nats.model import Cluster
 from ..nats.system_api import SystemApi
@@ -31,9 +33,11 @@ CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
 }
 
 
-def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+def read_cluster_info(
+    client: Client, params: Mapping[str, Any], accounts: Callable[[], Connections] | None = None
+) -> dict[str, Any]:
     """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
-    common_flags, nameless, missing, problems, and jwts if they are requested.
+    common_flags, nameless, missing, problems, and jwts if they are requested. `accounts`: as in `make_sampler`.
 
     Raises NatsFailure if the cluster cannot be queried."""
     names = params["expected_servers"]
@@ -47,10 +51,15 @@ def read_cluster_info(client: Client, params: Mapping[str, Any]) -> dict[str, An
     )
     if expected:
         cluster = Isolation(client).completed(cluster, expected)
+    unlisted: list[Problem] = []
+    if accounts is not None and params["detail"] == "assets":
+        cluster, unlisted = with_unreported_streams(cluster, accounts, expected or ())
+        wanted_account = params["account"] and cluster.find_account(params["account"])
+        cluster = cluster.only(account=wanted_account)
     selected = cluster.only(stream=params["stream"])
     whole = params["detail"] == "assets" and params["account"] is None and params["stream"] is None
     wanted = Expectations(servers=expected, cluster=params["cluster"], assets=whole)
-    problems = health_problems(selected, wanted)
+    problems = [*health_problems(selected, wanted), *unlisted]
     if whole:
         problems += _differences(api, cluster.only(cluster=params["cluster"]), wanted.limits)
     shown = selected.only(cluster=params["cluster"])

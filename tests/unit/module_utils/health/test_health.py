@@ -461,3 +461,14 @@ def test_tolerance_by_code_and_by_server() -> None:
     assert codes(tolerated) == ["server_missing", "meta_replica_behind", "stream_replica_behind"]
     remaining, tolerated = split_tolerated(problems, ["server_missing", "stream_no_leader", "n1"])
     assert codes(remaining) == ["meta_replica_behind", "stream_replica_behind"]
+
+
+def test_stream_only_on_a_stopped_server_has_no_leader_and_never_delays_its_start() -> None:
+    lost = stream("EVENTS", ["n9"], led=False)
+    lost = replace(lost, group=replace(lost.group, hosts=(), unreported=True))
+    broken = cluster(NAMES, lost)
+    (found,) = [one for one in health_problems(broken, Expectations()) if one.code == "stream_no_leader"]
+    assert (found.servers, found.absent) == (("n9",), ("n9",))
+    assert found.message == "stream APP/EVENTS has no leader: its replicas are only on n9"
+    assert split_tolerated([found], ["n9"]) == ([], [found])
+    assert not [one for one in stop_problems(broken, ["n9"], StopPolicy("fail")) if one.code == "stop_r1"]
