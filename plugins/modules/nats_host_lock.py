@@ -35,6 +35,10 @@ options:
     description: Reason for the lock, shown to others.
     type: str
     default: ''
+  resume:
+    description: Variable with which the same command resumes this run, shown to others if the run has ended.
+    type: str
+    default: ''
   ttl:
     description: Seconds after which the lock expires, by the host's clock.
     type: int
@@ -227,6 +231,7 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
     request = LockRequest(
         owner=params["owner"],
         purpose=params["purpose"],
+        resume=params["resume"],
         ttl=params["ttl"],
         release=params["state"] == "absent",
         break_foreign=params["break_foreign"],
@@ -264,6 +269,7 @@ def main() -> None:
             "owner": {"type": "dict"},
             "take_over_from": {"type": "raw"},
             "purpose": {"type": "str", "default": ""},
+            "resume": {"type": "str", "default": ""},
             "ttl": {"type": "int", "default": 3600},
             "break_foreign": {"type": "bool", "default": False},
             "maintenance": {"type": "path"},

@@ -17,15 +17,16 @@ from ..maintenance import utc
 
 #: The owner of a lock, see `host.controller`. Locks written by other programs may contain any text.
 Owner = Union[Mapping[str, Any], str]
-#: The content of a lock file: owner, purpose, since and expires (epoch seconds of the host); None if the lock is free.
+#: The content of a lock file: owner, purpose, since and expires (epoch seconds of the host), and resume, the variable
+#: with which an interrupted run resumes, if it needs one; None if the lock is free.
 Holder = Optional[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class LockRequest:
     """A request to acquire or release the lock of one host. `release`: release the lock instead of acquiring it.
-    `break_foreign`: proceed even if a different owner holds the lock. `take_over_from`: an owner whose process has
-    ended, so its lock is free.
+    `resume`: the variable with which the run resumes. `break_foreign`: proceed even if a different owner holds the lock.
+    `take_over_from`: an owner whose process has ended, so its lock is free.
     """
 
     owner: Owner
@@ -34,6 +35,7 @@ class LockRequest:
     release: bool = False
     break_foreign: bool = False
     take_over_from: Owner | None = None
+    resume: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def resolve_holder(held: Holder, request: LockRequest, now: float) -> Holder:
     if request.release:
         return None
     since = held["since"] if held is not None and not foreign else int(now)
-    return {"owner": request.owner, "purpose": request.purpose, "since": since, "expires": int(now) + request.ttl}
+    resume = {"resume": request.resume} if request.resume else {}
+    expires = int(now) + request.ttl
+    return {"owner": request.owner, "purpose": request.purpose, "since": since, "expires": expires, **resume}
 
 
 def may_take_over(holder: Owner, owner: Owner, running: bool | None) -> bool:
@@ -118,6 +122,7 @@ class LockHolder:
     since: float
     until: float
     hosts: tuple[str, ...]
+    resume: str = ""
 
     def line(self, running: bool | None) -> str:
         """Return the holder as text for operators. `running`: whether its process is running, None if unknown."""
@@ -126,6 +131,8 @@ class LockHolder:
             state = f"whether its process is running can only be checked{place or ' where it was started'}"
         else:
             state = "its process is still running" if running else "its process has ended"
+        if running is False:
+            state += f". To resume it, run its command again{f' with -e {self.resume}' if self.resume else ''}"
         return (
             f"Locked by {owner_label(self.owner)} for {self.purpose} on {', '.join(self.hosts)}, since "
             f"{utc(self.since)}, until {utc(self.until)} at the latest; {state}."
@@ -144,6 +151,7 @@ def lock_holders(held: Mapping[str, Mapping[str, Any]]) -> list[LockHolder]:
             since=min(held[host]["since"] for host in hosts),
             until=max(held[host]["expires"] for host in hosts),
             hosts=tuple(hosts),
+            resume=max(str(held[host].get("resume") or "") for host in hosts),
         )
         for hosts in groups.values()
     ]

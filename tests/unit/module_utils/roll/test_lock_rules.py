@@ -162,12 +162,16 @@ def test_half_of_the_hosts_are_not(answers: list[dict[str, Any]], reasons: list[
     ("running", "state", "advice"),
     [
         (True, "its process is still running.", "Wait until that operation has ended, and run the command again."),
-        (False, "its process has ended.", "Only if its process is not running any more"),
+        (
+            False,
+            "its process has ended. To resume it, run its command again with -e before=5.",
+            "Only if its process is not running any more",
+        ),
     ],
 )
 def test_refusal_reports_whether_the_holder_is_running(running: bool, state: str, advice: str) -> None:
     answers = [theirs(host) for host in HOSTS]
-    answers[3]["holder"] = {**answers[3]["holder"], "since": 5, "expires": 120}
+    answers[3]["holder"] = {**answers[3]["holder"], "since": 5, "expires": 120, "resume": "before=5"}
     _first, holder, last = resolve_lock(answers, HOSTS, 50, lambda owner: running).refusal.splitlines()
     # A renewal reaches the hosts one after another.
     assert "on n1, n2, n3, n4, since 1970-01-01T00:00:05Z, until 1970-01-01T00:02:00Z at the latest" in holder
