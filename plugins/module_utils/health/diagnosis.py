@@ -189,7 +189,7 @@ def diagnose(
 
     `info` and `server_info` are results of nats_cluster_info and nats_server_info, including failed ones. `hosts`: for
     each managed host server_name, unreachable, running, pid, log_lines (None: not read), digest, disk_percent,
-    disk_mount, maintenance (None: not in maintenance), closed_ports (None: not read). `inventory`: the sources that
+    disk_mount, maintenance (None: not in maintenance), closed_ports (None: not read), configured. `inventory`: the sources that
     the printed commands name.
     """
     marks = {host["server_name"]: parse_mark(host["maintenance"]) for host in hosts if host.get("maintenance")}
@@ -276,6 +276,8 @@ def _cause_row(
     severe = cause.kind == "cluster_unreachable" or any(code.endswith(_CRITICAL_PROBLEMS) for code in codes)
     row = cause.as_dict()
     everybody = cause.kind == "cluster_unreachable"
+    # The title contains the addresses that did not answer.
+    row["evidence"] = [] if everybody else row["evidence"]
     for host in evidence.hosts:
         name = host["server_name"]
         if name not in cause.servers and not everybody:
@@ -312,7 +314,8 @@ def _host_state(host: Mapping[str, Any]) -> str:
     if host.get("unreachable"):
         return "its host is also unreachable"
     if host.get("running") is False:
-        return "its host is up, but nats-server is not running there"
+        state = "running" if host.get("configured", True) else "deployed"
+        return f"its host is up, but nats-server is not {state} there"
     return "nats-server runs on its host" if host.get("running") else "its host was not checked"
 
 

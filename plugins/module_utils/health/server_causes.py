@@ -38,6 +38,7 @@ from .cause import (
 )
 from .rules import DENIED
 
+_START = "ansible-playbook natsops.jetstream.deploy  # starts stopped servers and corrects other differences"
 #: Problems of a meta group without a majority.
 _META_LOST = ("meta_no_leader", "meta_no_quorum")
 #: Members that scale_in leaves (nats_cluster_min_servers).
@@ -51,7 +52,9 @@ _RECOVERING_WORDS = ("still recovering",)
 def unreachable(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code in ("unreachable", "cluster_missing"))
     if taken:
-        commands = ("ansible-playbook natsops.jetstream.diagnose", "systemctl status nats-server  # on each host")
+        # Only diagnose reads the state of the hosts.
+        first = _START if scene.hosts else "ansible-playbook natsops.jetstream.diagnose"
+        commands = (first, "systemctl status nats-server  # on each host")
         yield RootCause(UNREACHABLE, f"the cluster cannot be queried: {taken[0].message}", taken, commands=commands)
 
 
@@ -221,7 +224,7 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
     commands = (
         f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {joined_names(names)}",
         *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
-        "ansible-playbook natsops.jetstream.deploy  # starts stopped servers and corrects other differences",
+        _START,
         *_for_good(names, taken, scene),
     )
     title = f"{what}{f' ({states[0]})' if len(states) == 1 else ''}"
