@@ -18,7 +18,7 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
@@ -78,11 +78,12 @@ class CollectionBounds:
 @dataclass(frozen=True)
 class Probe:
     """A command whose output becomes the archive member `name`. `limit`: the maximum bytes; a longer output loses its
-    beginning."""
+    beginning. `statuses`: the exit statuses with which the output is complete."""
 
     name: str
     argv: tuple[str, ...]
     limit: int = _OUTPUT
+    statuses: Collection[int] = (0,)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,11 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
             Probe("kernel.log", ("journalctl", "--dmesg", since, *_JOURNAL), logs // 4),
             Probe("unit/show.txt", ("systemctl", "show", "--no-pager", f"{subject.unit}.service")),
             Probe("unit/files.txt", ("systemctl", "cat", "--no-pager", f"{subject.unit}.service")),
-            Probe("unit/status.txt", ("systemctl", "status", "--no-pager", "--lines=0", f"{subject.unit}.service")),
+            Probe(
+                "unit/status.txt",
+                ("systemctl", "status", "--no-pager", "--lines=0", f"{subject.unit}.service"),
+                statuses=(0, _NOT_RUNNING),
+            ),
             Probe("unit/failed.txt", ("systemctl", "list-units", "--failed", "--no-pager")),
         ]
         if subject.unit
@@ -131,7 +136,10 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
         Probe("disks/devices.txt", ("lsblk", "--output-all", "--json")),
         # iostat's first report covers the time since the boot, so it is omitted.
         Probe("disks/latencies.txt", ("iostat", "-x", "-t", "-y", "1", "3")),
-        *(Probe(f"disks/smart-{disk}.txt", ("smartctl", "--xall", f"/dev/{disk}")) for disk in disks),
+        *(
+            Probe(f"disks/smart-{disk}.txt", ("smartctl", "--xall", f"/dev/{disk}"), statuses=_DISK_READ)
+            for disk in disks
+        ),
         Probe("network/sockets.txt", ("ss", "--tcp", "--all", "--numeric", "--processes", "--info", "--memory")),
         Probe("network/summary.txt", ("ss", "--summary")),
         Probe("network/addresses.txt", ("ip", "-statistics", "address")),
@@ -146,12 +154,16 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
     ]
 
 
+#: The exit status of systemctl status for a stopped unit.
+_NOT_RUNNING = 3
+#: Exit statuses of smartctl: only the two lowest bits mean that the disk was not read; the others describe its health.
+_DISK_READ = tuple(status for status in range(256) if not status & 3)
 _JOURNAL = ("--no-pager", "--quiet", "--output=short-iso-precise")
 
 
-def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
+def run(argv: Sequence[str], seconds: float, limit: int, statuses: Collection[int] = (0,)) -> Output:
     """Run a command for at most this long and return the last `limit` bytes of its output; its child processes end with
-    the command."""
+    the command. `statuses`: as in Probe."""
     if shutil.which(argv[0]) is None:
         return Output(b"", f"{argv[0]} is not installed")
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
@@ -176,7 +188,7 @@ def run(argv: Sequence[str], seconds: float, limit: int) -> Output:
         return Output(kept, f"{argv[0]} closed its output but did not end", dropped)
     finally:
         _end(process)
-    return Output(kept, f"{argv[0]} ended with status {status}" if status else "", dropped)
+    return Output(kept, f"{argv[0]} ended with status {status}" if status not in statuses else "", dropped)
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float, limit: int) -> tuple[bytes, int, bool]:
@@ -269,7 +281,7 @@ class Collector:
         if limit <= 0:
             self._miss(probe.name, f"the host's limit of {human_bytes(self._bounds.size)} was reached")
             return
-        output = run(probe.argv, min(self._bounds.command, left), limit)
+        output = run(probe.argv, min(self._bounds.command, left), limit, probe.statuses)
         if output.reason:
             said = output.text.decode(errors="replace").strip().splitlines()
             failed = f"{output.reason}: {self._redactor.text(said[-1])[:200]}" if said else output.reason

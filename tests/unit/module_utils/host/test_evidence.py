@@ -51,7 +51,15 @@ def test_a_command_that_prints_for_ever_is_bounded_in_bytes_and_seconds() -> Non
 def test_failed_command_reports_its_reason() -> None:
     assert run(["no-such-program"], 1, 10).reason == "no-such-program is not installed"
     assert run(["sh", "-c", "echo denied; exit 3"], 5, 100) == evidence.Output(b"denied\n", "sh ended with status 3")
+    assert run(["sh", "-c", "echo inactive; exit 3"], 5, 100, (0, 3)) == evidence.Output(b"inactive\n")
     assert run(["echo", "hello"], 5, 100) == evidence.Output(b"hello\n")
+
+
+def test_status_of_a_stopped_unit_is_complete() -> None:
+    wanted = {probe.name: probe for probe in probes(Subject(unit="nats-server"), ["sda"], 1000)}
+    assert 3 in wanted["unit/status.txt"].statuses and 3 not in wanted["unit/show.txt"].statuses
+    # Bit 6 of smartctl's status: the disk's log contains errors. Bit 1: the disk could not be opened.
+    assert 64 in wanted["disks/smart-sda.txt"].statuses and 2 not in wanted["disks/smart-sda.txt"].statuses
 
 
 def collected(
