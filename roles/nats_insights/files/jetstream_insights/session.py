@@ -78,6 +78,15 @@ _USED_MOST = (
     "org.apache.spark.sql.api.python.PythonSQLUtils",
 )
 
+#: Hadoop's settings of other file systems, of network services and of MapReduce, by prefix. A local master with a lake on a local
+#: disk uses none of them.
+_REMOTE = (
+    *("yarn.", "ipc.", "rpc.", "ha.", "net.", "dfs.", "ftp."),
+    *(f"fs.{name}." for name in ("adl", "azure", "ftp", "gs", "s3a", "viewfs")),
+    *(f"hadoop.{name}." for name in ("http", "kerberos", "registry", "rpc", "security", "ssl", "zk")),
+    *(f"mapreduce.{name}." for name in ("client", "cluster", "job", "jobhistory", "map", "reduce", "shuffle", "task")),
+)
+
 
 class _Remembered:
     """A Java class that caches its methods. Py4J requests the class and then its method from Java at each call, which is half
@@ -158,16 +167,17 @@ def session(
     for name in _USED_MOST:
         vars(jvm)[name] = vars(jvm)[name.rpartition(".")[2]] = _Remembered(getattr(jvm, name))
     if little and is_local(master):
-        _forget_yarn(jvm, spark.sparkContext._jsc.hadoopConfiguration())
+        _forget_remote(jvm, spark.sparkContext._jsc.hadoopConfiguration())
     return spark
 
 
-def _forget_yarn(jvm: Any, hadoop: Any) -> None:
-    """Remove the defaults of YARN, half of Hadoop's settings, which a local master does not use: for each table that is read or
-    written, Spark compresses every setting one by one."""
-    jvm.org.apache.hadoop.mapred.JobConf()  # which loads them
-    for name in list(hadoop.getPropsWithPrefix("yarn.")):
-        hadoop.unset(f"yarn.{name}")
+def _forget_remote(jvm: Any, hadoop: Any) -> None:
+    """Remove most of Hadoop's settings, which are about other machines: for each table that is read or written, Spark copies all
+    settings several times and compresses them one by one."""
+    jvm.org.apache.hadoop.mapred.JobConf()  # which loads those of YARN and MapReduce
+    for prefix in _REMOTE:
+        for name in list(hadoop.getPropsWithPrefix(prefix)):
+            hadoop.unset(prefix + name)
 
 
 def _connected(url: str, settings: Mapping[str, str]) -> SparkSession:
