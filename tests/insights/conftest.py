@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,15 @@ def two_days(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> L
     return make_two_days(spark, tmp_path_factory.mktemp("two_days"))
 
 
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder into which pip installed the package of the pipeline."""
+    site, project = tmp_path_factory.mktemp("wheel"), Path(__file__).parents[2] / "roles/nats_insights/files"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*install, "--no-build-isolation", "--target", str(site), str(project)], check=True)
+    return site
+
+
 # --- two processes --------------------------------------------------------------------------------------------------------
 
 #: Files whose tests share expensive fixtures, for one process.
@@ -65,12 +75,13 @@ TOGETHER = {
     "test_delta.py": "test_connect.py",
     "test_domains.py": "test_gold.py",
     "test_gold_report.py": "test_gold.py",
+    "test_wheel.py": "test_connect.py",
 }
 #: The files that take longest according to `python3 tools/run_parts.py --slowest 40 test-insights`. These files start
 #: first, so both processes end at about the same time.
 LONGEST = (
-    "test_judged_hours.py", "test_connect.py", "test_gold.py", "test_older_lake.py", "test_findings.py",
-    "test_silver.py", "test_facts.py", "test_gold_parts.py", "test_delta.py",
+    "test_connect.py", "test_gold.py", "test_findings.py", "test_silver.py", "test_facts.py", "test_gold_parts.py",
+    "test_source.py", "test_judged_hours.py", "test_older_lake.py", "test_archive.py", "test_delta.py",
 )  # fmt: skip
 
 

@@ -2,30 +2,61 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the jobs on another Spark, through Spark Connect on a standalone master and its worker. The tables are the same
-as on one core of this machine."""
+as on one core of this machine, and those of a day that is computed by the hour the same as those of a day at once."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from jetstream_insights.files import ArrowFiles, Files, HadoopFiles, LakeError
+from jetstream_insights.findings import REGISTRY
+from jetstream_insights.findings.lifetime import COLUMNS
+from jetstream_insights.findings.registry import CheckSettings
+from jetstream_insights.findings.subjects import VIEWS
+from jetstream_insights.findings_job import make_findings
+from jetstream_insights.gold import TABLES
+from jetstream_insights.gold_job import EVERYTHING, make_gold
+from jetstream_insights.lake import FACTS, JUDGED, Lake
 from jetstream_insights.session import FOR_LITTLE
+from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
-from support.lakes import JOBS, SPAN, Golden, comparable, file_rows, write_golden
+from support.fleet import START
+from support.lakes import (
+    DAY,
+    HOURS,
+    JOBS,
+    PLANTED,
+    SPAN,
+    Golden,
+    comparable,
+    few_gold_tables,
+    file_rows,
+    published_files,
+)
 from support.nats_processes import free_ports
 from support.spark_cluster import daemon, end, standalone, wait
+
+#: The last snapshot of the hour before the golden lake's last hour.
+LATE = START + timedelta(seconds=[at for at in PLANTED.moments if at // 3600 == HOURS[-2].hour][-1])
+
+
+def quiet(_text: str) -> None:
+    """Discard the message."""
 
 
 @pytest.fixture
@@ -51,12 +82,16 @@ def connect(tmp_path: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
-def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run jobs in a process without a session. On a busy machine this may take long, but each step is logged."""
-    command = [sys.executable, "-m", "jetstream_insights", *arguments, "--lake", str(lake), *SPAN]
+def elsewhere(wheel: Path, lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run jobs in a process without a session, with the command that pip installed, without Ansible and without the role.
+    On a busy machine this may take long, but each step is logged."""
+    command = [str(wheel / "bin/jetstream-insights"), *arguments, "--lake", str(lake), *SPAN]
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
     output = [lake.parent / f"jobs.{name}" for name in ("out", "err")]
     with output[0].open("w") as out, output[1].open("w") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=lake.parent, stdout=out, stderr=err, start_new_session=True
+        )
     try:
         told, since = 0, time.monotonic()
         while process.poll() is None:
@@ -70,44 +105,91 @@ def elsewhere(lake: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(command, process.returncode, *(path.read_text() for path in output))
 
 
-def rows(table: Path) -> tuple[set[str], list[Any]]:
+def rows(files: list[Path]) -> tuple[set[str], list[Any]]:
     """Return the columns and the sorted rows of a table."""
-    files = sorted(table.rglob("*.parquet"))
     columns = {f"{column.name} {column.type}" for file in files for column in pq.read_schema(file)}
     return columns, sorted(map(comparable, file_rows(files)))
 
 
-def test_spark_connect_writes_the_same_tables(connect: str, golden: Golden, tmp_path: Path) -> None:
-    # The session of the tests made the golden lake, on one core of this machine.
-    here, there = golden.path, tmp_path / "lake"
-    write_golden(there)
-    done = elsewhere(there, *JOBS, "--master", connect, "--output", str(tmp_path / "report"))
+def runs(lake: Lake, layer: str) -> dict[int, str]:
+    """Return, for each evaluated or aggregated hour, the run that made its rows."""
+    return {hour.hour: run for hour in HOURS if (run := lake.pointer(layer, hour).get("run"))}
+
+
+def begin_golden(spark: SparkSession, golden: Golden, path: Path) -> dict[str, dict[int, str]]:
+    """Run the jobs in a copy of the golden lake that lacks the last snapshot of its second last hour, which is late, and all
+    later snapshots. Return the runs of the hours."""
+    (late,) = [
+        name for name in Lake(spark, str(golden.path)).snapshots(HOURS[-2]) if name.startswith(f"{LATE:%Y%m%dT%H%M}")
+    ]
+    shutil.copytree(
+        golden.path / "bronze",
+        path / "bronze",
+        ignore=lambda _folder, names: [name for name in names if name[:1] == "2" and name >= late],
+    )
+    lake = Lake(spark, str(path))
+    make_silver(lake, HOURS, quiet)
+    # The first table of the day requires all hourly aggregates.
+    moments = replace(EVERYTHING, tables=few_gold_tables("moments").tables)
+    assert make_gold(lake, [DAY], quiet, wanted=moments).made == 1
+    # The evaluation of the hours does not depend on the checks of the day.
+    daily_checks = frozenset(code for code, check in REGISTRY.checks.items() if VIEWS[check.view].period)
+    assert make_findings(lake, [DAY], quiet, False, CheckSettings(skip=daily_checks), None).made == 1
+    return {layer: runs(lake, layer) for layer in (FACTS, JUDGED)}
+
+
+def test_day_by_the_hour_on_spark_connect_equals_a_day_at_once(
+    spark: SparkSession, connect: str, wheel: Path, golden: Golden, tmp_path: Path
+) -> None:
+    """The session of the tests begins the day, and Spark Connect continues it. The golden lake was made at once, in the
+    session of a test process."""
+    path = tmp_path / "lake"
+    before = begin_golden(spark, golden, path)
+    shutil.copytree(golden.path / "bronze", path / "bronze", dirs_exist_ok=True)
+    options = ("--journal", str(golden.journal), "--output", str(tmp_path / "report"))
+    done = elsewhere(wheel, path, *JOBS, "--master", connect, *options)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == golden.printed.replace(str(here.parent), str(tmp_path))
-    assert [json.loads(line)["job"] for line in done.stdout.splitlines()] == list(JOBS)
-    tables = {
-        lake: {f"{path.parent.name}/{path.name}" for path in lake.glob("[sgf]*/[!_]*")} - {"silver/quarantine"}
-        for lake in (here, there)
+    printed, expected = ([json.loads(line) for line in text.splitlines()] for text in (done.stdout, golden.printed))
+    assert [line["job"] for line in printed] == list(JOBS)
+    assert json.dumps(printed[-1]) == json.dumps(expected[-1]).replace(str(golden.path.parent), str(tmp_path))
+
+    *whole, late, last = [hour.hour for hour in HOURS]
+    for layer, old in before.items():
+        new = runs(Lake(spark, str(path)), layer)
+        assert (set(old), set(new)) == ({*whole, late}, {*whole, late, last})
+        assert {hour: new[hour] for hour in whole} == {hour: old[hour] for hour in whole}
+        assert {new[late], new[last]}.isdisjoint(old.values())
+        assert runs(Lake(spark, str(golden.path)), layer) == {}
+
+    compared = set()
+    for layer, times in (("silver", HOURS), ("gold", [DAY]), ("findings", [DAY])):
+        for when in times:
+            at_once, by_hour = (published_files(lake, layer, when) for lake in (golden.path, path))
+            assert set(at_once) == set(by_hour)
+            for table in sorted(at_once):
+                assert rows(at_once[table]) == rows(by_hour[table]), (layer, when, table)
+            compared |= {f"{layer}/{table}" for table in at_once}
+    assert compared >= {f"gold/{table}" for table in TABLES} | {f"findings/{table}" for table in COLUMNS} | {
+        "silver/streams"
     }
-    assert tables[here] == tables[there] >= {"silver/streams", "gold/availability", "findings/findings"}
-    for table in sorted(tables[here]):
-        assert rows(here / table) == rows(there / table), table
 
 
-def test_unusable_connect_server_is_reported_at_once(tmp_path: Path) -> None:
+def test_unusable_connect_server_is_reported_at_once(wheel: Path, tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    refused = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}")
+    refused = elsewhere(wheel, tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}")
     assert refused.returncode == 1
     assert (
         refused.stderr.splitlines()[-1] == f"FAILED: silver: sc://127.0.0.1:{port} does not answer: Connection refused"
     )
     example = Path(__file__).parents[2] / "docs/examples/insights_checks.yml"
-    checks = elsewhere(tmp_path / "lake", "findings", "--checks", str(example), "--master", f"sc://127.0.0.1:{port}")
+    checks = elsewhere(
+        wheel, tmp_path / "lake", "findings", "--checks", str(example), "--master", f"sc://127.0.0.1:{port}"
+    )
     assert (checks.returncode, checks.stderr.splitlines()[-1]) == (
         1,
         f"FAILED: no job was started: sc://127.0.0.1:{port} does not answer: Connection refused",
     )
-    memory = elsewhere(tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
+    memory = elsewhere(wheel, tmp_path / "lake", "silver", "--master", f"sc://127.0.0.1:{port}", "--memory", "1g")
     assert memory.returncode == 2 and "--memory is set when a Spark Connect server starts" in memory.stderr
     with pytest.raises(LakeError, match="run the jobs with spark-submit"):
         ArrowFiles("hdfs://name/insights")

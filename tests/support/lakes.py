@@ -27,6 +27,7 @@ from jetstream_insights.gold import FACTS, TABLES, made_before
 from jetstream_insights.gold_job import WantedTables
 from jetstream_insights.lake import place
 from support.fleet import START, Fleet
+from support.truth import planted
 
 T = TypeVar("T")
 
@@ -34,25 +35,28 @@ T = TypeVar("T")
 #: and 01:00, and the tables of its jobs silver, gold and findings.
 OLDER = Path(__file__).parent / "lake_2026-11-27.tar.xz"
 #: The present version continues it at 02:00.
-FLEET, LAST = Fleet(3, 4), 7200.0
-HOURS = [START + timedelta(hours=hour) for hour in range(3)]
+FLEET, LAST, SYNTHETIC = Fleet(3, 4), 7200.0, "synthetic"
+#: Further fleets of the golden lake, from 06:00 to 08:20, whose true state is completely known.
+PLANTED = planted(servers=20, snapshots=15)
+HOURS = [START + timedelta(hours=hour) for hour in (0, 1, 2, 6, 7, 8)]
 DAY = START.date()
-SPAN = ("--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T03")
+SPAN = ("--from", f"{START:%Y-%m-%dT%H}", "--to", f"{START:%Y-%m-%d}T09")
 JOBS = ("silver", "gold", "findings", "report")
 
 
 @dataclass(frozen=True)
 class Golden:
-    """A lake with all tables of a small fleet for three hours, and the output of the jobs. Tests that write use copies of
-    it."""
+    """A lake with all tables of the continued older lake and of the fleets with planted faults, made at once on one core,
+    the output of the jobs, and the journal of operations that they read. Tests that write use copies of it."""
 
     path: Path
     printed: str
+    journal: Path
 
 
-def write_golden(lake: Path, tables: bool = False) -> None:
-    """Write the snapshots of the golden lake: those of the older lake and one of the present version. `tables`: whether to
-    add the tables that the older version made of its snapshots."""
+def write_continued(lake: Path, tables: bool = False) -> None:
+    """Write the snapshots of the older lake and one of the present version. `tables`: whether to add the tables that the
+    older version made of its snapshots."""
     with tarfile.open(OLDER) as archive:
         wanted = [member for member in archive if tables or member.name.startswith("./bronze/")]
         archive.extractall(lake, wanted, filter="data")
@@ -62,16 +66,19 @@ def write_golden(lake: Path, tables: bool = False) -> None:
 def shared_golden(folder: Path) -> Golden:
     """Return the golden lake of all processes that run tests. The first process that needs it makes it, with the commands of
     the command line and in the session of its tests."""
-    made, printed = folder / "golden", folder / "golden.txt"
+    golden, printed, journal = folder / "golden", folder / "golden.txt", folder / "golden.jsonl"
     with (folder / "golden.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not printed.exists():
             output = io.StringIO()
-            write_golden(made / "lake")
+            write_continued(golden / "lake")
+            PLANTED.write(golden / "lake")
+            journal.write_text("".join(f"{line}\n" for line in PLANTED.journal()))
+            options = (*SPAN, "--journal", str(journal), "--output", str(golden / "report"))
             with redirect_stdout(output):
-                assert main([*JOBS, "--lake", str(made / "lake"), *SPAN, "--output", str(made / "report")]) == DONE
+                assert main([*JOBS, "--lake", str(golden / "lake"), *options]) == DONE
             printed.write_text(output.getvalue())
-    return Golden(made / "lake", printed.read_text())
+    return Golden(golden / "lake", printed.read_text(), journal)
 
 
 def _closure(names: Iterable[str], needs: Mapping[str, Iterable[str]]) -> set[str]:

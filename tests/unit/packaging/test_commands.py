@@ -61,7 +61,7 @@ RUN_BY = {
     "docs/roll-journal.md": GUIDES,
     "docs/security.md": GUIDES,
     "docs/sizing.md": GUIDES,
-    "docs/spark-source.md": ("tests/insights/test_wheel.py", '"pip", "install"'),
+    "docs/spark-source.md": ("tests/insights/conftest.py", '"pip", "install"'),
     "docs/troubleshooting.md": GUIDES,
 }
 #: The sections of these documents that a test in tests/lab follows from block to block.
