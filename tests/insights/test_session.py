@@ -14,28 +14,54 @@ from typing import Any
 
 import pytest
 from jetstream_insights.cli import main
-from jetstream_insights.session import session
+from jetstream_insights.session import _chosen, session
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-ONE = "from jetstream_insights.session import session; session('local[1]', '512m', {}=True); print('done')"
-SUBMIT = "--conf spark.driver.extraJavaOptions=-XX:+PrintCodeCache pyspark-shell"
+COLLECTORS = ("-XX:+UseSerialGC", "-XX:+UseParallelGC")
+SCRIPT = """
+    from jetstream_insights.session import session
+    spark = session("local[1]", "600m", little=True, settings={"spark.sql.parquet.compression.codec": "snappy"})
+    names = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
+    print(*(spark.conf.get(f"spark.sql.{name}") for name in names), spark.conf.get("spark.driver.memory"))
+    # Progress bars would hide the errors in a log file.
+    print(spark.conf.get("spark.ui.showConsoleProgress"))
+"""
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.session.timeZone": "Europe/Berlin",
+    "spark.driver.extraJavaOptions": "-XX:+PrintCodeCache",
+}
 
 
-@pytest.mark.parametrize("size", ["little", "soon"])
-def test_jvm_output_is_not_among_the_results(size: str) -> None:
+@pytest.fixture(scope="module")
+def started() -> subprocess.CompletedProcess[str]:
+    """Return the output of a process that started a session for little data, with a user's settings."""
+    own = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
+    given = " ".join(f"--conf {name}={value}" for name, value in SETTINGS.items())
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
+    variables = {**own, "PYSPARK_SUBMIT_ARGS": f"{given} pyspark-shell"}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
+
+
+def test_jvm_output_is_not_among_the_results(started: subprocess.CompletedProcess[str]) -> None:
     """When it ends, the JVM reports the use of its code cache in the same way as it warns about a full one; without an
     optimising compiler there is only one cache."""
-    own = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
-    done = subprocess.run(
-        [sys.executable, "-c", ONE.format(size)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**own, "PYSPARK_SUBMIT_ARGS": SUBMIT},
-    )
-    assert done.stdout == "done\n"
-    assert "CodeCache: size=245760Kb" in done.stderr
+    assert len(started.stdout.splitlines()) == 2
+    assert "CodeCache: size=245760Kb" in started.stderr
+
+
+def test_user_settings_take_precedence(started: subprocess.CompletedProcess[str]) -> None:
+    """Users cannot set the time zone, because it determines the rows: hours are in UTC."""
+    assert started.stdout.split() == ["3", "snappy", "UTC", "8000", "600m", "false"]
+
+
+def test_runs_that_end_soon_have_the_java_options_of_little_data() -> None:
+    def options(little: bool, soon: bool) -> set[str]:
+        return set(shlex.split(_chosen(little, soon)["spark.driver.defaultJavaOptions"])) - set(COLLECTORS)
+
+    assert options(False, True) == options(True, True) > options(False, False)
+    assert options(True, True) - options(False, False) == {"-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"}
 
 
 def test_native_libraries_are_unpacked_on_an_executable_mount() -> None:
@@ -56,27 +82,6 @@ def test_native_libraries_are_unpacked_on_an_executable_mount() -> None:
     if os.geteuid() != 0:
         pytest.skip("NOT RUN: only root can mount /tmp noexec for this test")
     assert temporary("unshare", "--mount", "sh", "-ec", noexec, "sh") == ["-Djava.io.tmpdir=/var/tmp"]
-
-
-def test_user_settings_take_precedence() -> None:
-    """Users cannot set the time zone, because it determines the rows: hours are in UTC."""
-    script = """
-        from jetstream_insights.session import session
-        spark = session("local[1]", "600m", settings={"spark.sql.parquet.compression.codec": "snappy"})
-        names = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
-        print(*(spark.conf.get(f"spark.sql.{name}") for name in names), spark.conf.get("spark.driver.memory"))
-        # Progress bars would hide the errors in a log file.
-        print(spark.conf.get("spark.ui.showConsoleProgress"))
-    """
-    given = "--conf spark.sql.shuffle.partitions=3 --conf spark.sql.session.timeZone=Europe/Berlin pyspark-shell"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYSPARK_SUBMIT_ARGS": given},
-    )
-    assert done.stdout.split() == ["3", "snappy", "UTC", "8000", "600m", "false"]
 
 
 def test_java_functions_are_resolved_once(spark: SparkSession) -> None:
