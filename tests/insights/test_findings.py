@@ -36,6 +36,7 @@ from jetstream_insights.findings.registry import (
     text_sql,
 )
 from jetstream_insights.findings.subjects import VIEWS
+from jetstream_insights.findings.views import MAKE
 from jetstream_insights.lake import Lake
 from pyspark.sql import DataFrame, Row, SparkSession
 from support.findings_cases import (
@@ -321,6 +322,19 @@ def test_missing_tables_give_unknown_results_and_counts_add_up(
     }
     assert len(kept) == 3
     assert tuple(made.columns) == RESULTS
+
+
+def test_views_read_only_their_declared_tables(spark: SparkSession, schemas: Mapping[str, Any], tmp_path: Path) -> None:
+    """The findings job reads only the declared tables of the views whose checks are enabled."""
+    tables = create_tables(spark, schemas, tmp_path, {})
+    undeclared = {}
+    for view in VIEWS.values():
+        declared = {name: tables[name] for name in {*view.tables, "failures", "servers", "snapshots"}}
+        try:
+            MAKE[view.name](declared)
+        except KeyError as error:
+            undeclared[view.name] = str(error)
+    assert not undeclared
 
 
 # --- without Spark ------------------------------------------------------------------------------------------------------------

@@ -342,11 +342,12 @@ class _FindingsDay:
         return {name: frame.where(made) for name, frame in self._kept(HOURLY_COLUMNS).items()}
 
     def _tables(self, selected_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
-        """Return the available tables for moments or for the entire period: silver even if empty, gold and hosts only if
-        present."""
+        """Return the available tables that the enabled checks of moments or of the entire period read: silver even if empty,
+        gold and hosts only if present."""
         lake = self._lake
         tables: dict[str, DataFrame] = {}
-        names = {name for view in VIEWS.values() if view.period == period for name in view.tables}
+        checks = enabled_checks(self._registry, self._wanted, period)
+        names = {name for check in checks for name in VIEWS[check.view].tables}
         for name in sorted({"failures", "servers", "snapshots", *names}):
             if name in _SILVER or name == "advisories":
                 if name not in ("advisories", "hosts") or lake.read("silver", name, self._hours) is not None:

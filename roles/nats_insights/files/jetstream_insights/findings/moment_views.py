@@ -44,6 +44,8 @@ def rates(tables: Tables, pairs: DataFrame, name: str) -> dict[str, DataFrame]:
     ).join(clock, [*MOMENT])
     found = {}
     for table, (key, sequence) in _SEQUENCES.items():
+        if table not in tables:
+            continue  # no enabled check reads it
         both = tables[table].join(F.broadcast(both_sides), [*MOMENT])
         rise = F.max(sequence) - F.min(sequence)
         rate = F.try_divide(rise * F.lit(1e6), F.max("moment") - F.min("moment")).alias("now_rate")
