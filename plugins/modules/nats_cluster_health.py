@@ -136,6 +136,33 @@ options:
       - The value of RV(gate) of the previous gate. Empty if there was none, or if it did not pass.
     type: dict
     default: {}
+  mesh:
+    description:
+      - After the cluster has become healthy, check that the servers are completely connected. Every pair of servers in a
+        cluster must have all its routes, and every server a gateway connection to each other cluster. Connections that
+        are still missing after ten seconds make the task fail with the code V(mesh_incomplete).
+    type: dict
+    suboptions:
+      server_names:
+        description: Names of the servers to check.
+        type: list
+        elements: str
+        required: true
+      clusters:
+        description: Names of the expected clusters, in addition to those in the servers' configuration.
+        type: list
+        elements: str
+        default: []
+      pinned_accounts:
+        description: Accounts with a dedicated route (C(cluster.accounts)), which the servers do not report.
+        type: list
+        elements: str
+        default: []
+      jetstream_servers:
+        description: Names of servers that must have JetStream enabled, even if O(tolerate) accepts the opposite.
+        type: list
+        elements: str
+        default: []
   maintenance:
     description:
       - The servers in maintenance, each in the form of C(maintenance) of M(natsops.jetstream.nats_server_host_info).
@@ -311,6 +338,11 @@ coverage:
   returned: success
   type: str
   sample: a hook runs between the gates
+mesh_checked:
+  description: Whether O(mesh) was checked, and found to be complete.
+  returned: success
+  type: bool
+  sample: false
 gate:
   description: The requirements that this gate verified, for O(previous_result) of the next gate. Empty if the cluster
     is not healthy.
@@ -362,7 +394,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.health.cause import CATCHING_UP
 from ..module_utils.health.causes import cause_lines
 from ..module_utils.health.problem_file import write_problem_file
+from ..module_utils.health.routes import MESH_SPEC, Mesh
 from ..module_utils.health.rules import entries_behind
+from ..module_utils.health.run_mesh import wait_for_mesh
 from ..module_utils.health.sampling import SAMPLE_SPEC, Sample, make_sampler
 from ..module_utils.maintenance import parse_marks
 from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_with_accounts
@@ -611,6 +645,7 @@ def covered_result(params: Mapping[str, Any], reason: str) -> dict[str, Any]:
         "healthy": True,
         "covered": True,
         "coverage": reason,
+        "mesh_checked": False,
         "gate": params["previous_result"],
         "problems": [],
         "problem_count": 0,
@@ -626,12 +661,24 @@ def covered_result(params: Mapping[str, Any], reason: str) -> dict[str, Any]:
     }
 
 
+def check_mesh(api: SystemApi, outcome: GateDecision, params: Mapping[str, Any]) -> None:
+    """Raise NatsFailure mesh_incomplete if connections between the servers of the option `mesh` are missing."""
+    names = params["mesh"]["server_names"]
+    mesh = Mesh(**{name: params["mesh"][name] for name in MESH_SPEC})
+    problems = wait_for_mesh(api, outcome.last.cluster.servers if outcome.last.cluster else (), names, mesh)
+    if problems:
+        raise NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}")
+
+
 def read(client: Client, accounts: Callable[[], Connections], module: AnsibleModule, uncovered: str) -> dict[str, Any]:
     """Return the module's result. Ends the module with a failure when the cluster is not healthy. `uncovered`: why the
     previous gate does not cover this one."""
     check_options(module.params)
-    sample = make_sampler(SystemApi(client), module.params, elections=True, accounts=accounts)
+    api = SystemApi(client)
+    sample = make_sampler(api, module.params, elections=True, accounts=accounts)
     outcome = wait_for_health(sample, module.params)
+    if outcome.healthy and module.params["mesh"]:
+        check_mesh(api, outcome, module.params)
     most = None if module.params["problems"] == "all" else HELD
     file, note = None, None
     if most is not None and len(outcome.last.errors) > most:
@@ -646,6 +693,7 @@ def read(client: Client, accounts: Callable[[], Connections], module: AnsibleMod
             "problems_file": file,
             "covered": False,
             "coverage": uncovered,
+            "mesh_checked": outcome.healthy and bool(module.params["mesh"]),
             "gate": passed,
         }
     # Ansible prints the description next to the message, so it is a single line of YAML and does not repeat the
@@ -672,6 +720,10 @@ def main() -> None:
             "stop_policy": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
+            "mesh": {
+                "type": "dict",
+                "options": {"server_names": {"type": "list", "elements": "str", "required": True}, **MESH_SPEC},
+            },
             "previous": {
                 "type": "dict",
                 "options": {

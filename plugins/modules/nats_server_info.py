@@ -65,7 +65,8 @@ options:
     default: []
   fail_on_missing:
     description:
-      - Whether to fail if a server is missing or an endpoint could not be read.
+      - Whether to fail if a server is missing or an endpoint could not be read, and with O(mesh) if connections are
+        missing.
     type: bool
     default: false
   mesh:
@@ -81,6 +82,11 @@ options:
         default: []
       pinned_accounts:
         description: Accounts with a dedicated route (C(cluster.accounts)), which V(varz) does not show.
+        type: list
+        elements: str
+        default: []
+      jetstream_servers:
+        description: Names of servers that must have JetStream enabled.
         type: list
         elements: str
         default: []
@@ -338,8 +344,8 @@ incomplete:
 mesh_problems:
   description:
     - One sentence for each problem. A problem is a pair of servers of a cluster with fewer routes than their pool and
-      O(mesh.pinned_accounts) need, a server that has no gateway connection to a cluster, or a server whose connections
-      are unknown.
+      O(mesh.pinned_accounts) need, a server that has no gateway connection to a cluster, a server whose connections
+      are unknown, or a server of O(mesh.jetstream_servers) without JetStream.
   returned: with O(mesh)
   type: list
   elements: str
@@ -351,7 +357,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.health.routes import gateway_problems, route_problems
+from ..module_utils.health.routes import MESH_ENDPOINTS, MESH_SPEC, Mesh, mesh_problems, unread
 from ..module_utils.module import fail, make_module, run
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
@@ -359,7 +365,6 @@ from ..module_utils.nats.system_api import Answer, SystemApi
 
 _STRING: dict[str, Any] = {"type": "str"}
 _BOOLEAN: dict[str, Any] = {"type": "bool"}
-_NAMES: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
 
 ENDPOINT_OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "connz": {
@@ -412,8 +417,6 @@ WIRE_NAMES = {
 ACCOUNT_OPTIONS = frozenset(("acc", "account", "account_name"))
 CONNECTION_STATES = {"open": 0, "closed": 1, "any": 2}
 
-#: Endpoints that the `mesh` check needs.
-MESH_ENDPOINTS = ("varz", "routez", "gatewayz")
 ENDPOINTS = [
     "varz",
     "connz",
@@ -515,28 +518,13 @@ def read_servers(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"servers": list(rows.values()), "missing": missing, "incomplete": incomplete}
 
 
-def mesh_problems(found: Mapping[str, Any], clusters: Sequence[str], pinned_accounts: Sequence[str]) -> list[str]:
-    """Return a sentence for each missing route or gateway connection, and for each server whose connections are
-    unknown.
-
-    `found`: the result of read_servers with the endpoints of MESH_ENDPOINTS.
-    """
-    unknown = {**found, "incomplete": [item for item in found["incomplete"] if item["endpoint"] in MESH_ENDPOINTS]}
-    known = [server for server in found["servers"] if set(MESH_ENDPOINTS) <= server.keys()]
-    return [*_holes(unknown), *route_problems(known, list(pinned_accounts)), *gateway_problems(known, clusters)]
-
-
-def _holes(result: Mapping[str, Any]) -> list[str]:
-    return [f"{name} did not answer" for name in result["missing"]] + [
-        f"{item['server']} did not return {item['endpoint']}: {item['failure']['description']}"
-        for item in result["incomplete"]
-    ]
-
-
 def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
     """Return why an incomplete result is a failure; None if the result is complete."""
-    holes = _holes(result)
-    return NatsFailure("server_missing", "; ".join(holes)) if holes else None
+    holes = unread(result["missing"], result["incomplete"])
+    if holes:
+        return NatsFailure("server_missing", "; ".join(holes))
+    problems = result.get("mesh_problems")
+    return NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}") if problems else None
 
 
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
@@ -550,7 +538,7 @@ def read(client: Client, module: AnsibleModule) -> dict[str, Any]:
         raise NatsFailure("invalid_option", f"mesh: requires {', '.join(lacking)} among the endpoints")
     result = read_servers(client, module.params)
     if mesh is not None:
-        result["mesh_problems"] = mesh_problems(result, mesh["clusters"], mesh["pinned_accounts"])
+        result["mesh_problems"] = mesh_problems(**result, mesh=Mesh(**mesh))
     failure = refusal(result) if module.params["fail_on_missing"] else None
     if failure is not None:
         fail(module, failure, **result)
@@ -565,7 +553,7 @@ def main() -> None:
             "endpoints": {"type": "list", "elements": "str", "choices": ENDPOINTS, "default": ["varz"]},
             "expected_servers": {"type": "list", "elements": "str", "default": []},
             "fail_on_missing": {"type": "bool", "default": False},
-            "mesh": {"type": "dict", "options": {"clusters": _NAMES, "pinned_accounts": _NAMES}},
+            "mesh": {"type": "dict", "options": MESH_SPEC},
             "options": {
                 "type": "dict",
                 "default": {},

@@ -107,6 +107,20 @@ def test_servers_that_are_not_as_expected(healthy: NatsProcesses, run_module: Ru
     assert (result["problem_count"], result["problems_file"]) == (4, None)
 
 
+def test_connections_between_the_servers_are_checked_after_the_gate(healthy: NatsProcesses, run_module: Runner) -> None:
+    mesh: dict[str, Any] = {"server_names": healthy.names, "jetstream_servers": healthy.names}
+    checked = run_module("nats_cluster_health", healthy.sys_connection(), mesh=mesh, **NOW)
+    assert (checked["healthy"], checked["mesh_checked"]) == (True, True), checked
+    assert run_module("nats_cluster_health", healthy.sys_connection(), **NOW)["mesh_checked"] is False
+    missing = {"server_names": [*healthy.names, "n3"], "clusters": ["west"], "jetstream_servers": ["n3"]}
+    refused = run_module("nats_cluster_health", healthy.sys_connection(), mesh=missing, **NOW)
+    assert refused["failure"]["code"] == "mesh_incomplete", refused
+    assert refused["msg"].startswith(
+        "the cluster is incomplete: n3 did not answer; n1 has no gateway connection to west;"
+    )
+    assert refused["msg"].endswith("; JetStream is not enabled on n3")
+
+
 def test_a_server_that_never_comes_is_a_stalled_wait(healthy: NatsProcesses, run_module: Runner) -> None:
     options = {"samples": 2, "span": 0.2, "interval": 0.2, "wait_timeout": 60, "stall_timeout": 1, "timeout": 1}
     result = run_module(

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..nats.account_names import SYSTEM_ACCOUNT
@@ -17,6 +18,54 @@ DEFAULT_POOL_SIZE = 3
 #: validateAndNormalizeCompressionOption).
 _UNCOMPRESSED = ("accept", "off", "disabled", "false")
 _FAST = ("on", "enabled", "true")
+
+
+#: Endpoints from which the connections between servers are evaluated.
+MESH_ENDPOINTS = ("varz", "routez", "gatewayz")
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The required connections of a cluster's servers. `clusters`: names of expected clusters in addition to those in the
+    servers' configurations; `pinned_accounts`: accounts of `cluster.accounts`, which VARZ does not show;
+    `jetstream_servers`: names of servers that must have JetStream enabled."""
+
+    clusters: Sequence[str] = ()
+    pinned_accounts: Sequence[str] = ()
+    jetstream_servers: Sequence[str] = ()
+
+
+#: A Mesh as suboptions of a module.
+MESH_SPEC: dict[str, dict[str, Any]] = {
+    one.name: {"type": "list", "elements": "str", "default": []} for one in fields(Mesh)
+}
+
+
+def mesh_problems(
+    servers: Sequence[dict[str, Any]], missing: Sequence[str], incomplete: Sequence[Mapping[str, Any]], mesh: Mesh
+) -> list[str]:
+    """Return a sentence for each missing route or gateway connection, for each server whose connections are unknown, and
+    one for the servers without JetStream.
+
+    `servers`, `missing`, `incomplete`: results of nats_server_info with the endpoints of MESH_ENDPOINTS.
+    """
+    needed = [item for item in incomplete if item["endpoint"] in MESH_ENDPOINTS]
+    known = [server for server in servers if set(MESH_ENDPOINTS) <= server.keys()]
+    enabled = {server["name"] for server in servers if server.get("jetstream")}
+    without = [name for name in mesh.jetstream_servers if name not in enabled]
+    return [
+        *unread(missing, needed),
+        *route_problems(known, list(mesh.pinned_accounts)),
+        *gateway_problems(known, mesh.clusters),
+        *([f"JetStream is not enabled on {', '.join(without)}"] if without else []),
+    ]
+
+
+def unread(missing: Iterable[str], incomplete: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each server, or endpoint of a server, that could not be read."""
+    return [f"{name} did not answer" for name in missing] + [
+        f"{item['server']} did not return {item['endpoint']}: {item['failure']['description']}" for item in incomplete
+    ]
 
 
 def expected_routes(one: dict[str, Any], other: dict[str, Any]) -> int:

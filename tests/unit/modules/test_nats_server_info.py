@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.modules.nats_server_info import (
-    mesh_problems,
+    refusal,
     wire_options,
 )
 
@@ -27,24 +27,11 @@ def test_options_in_the_servers_words(endpoint: str, options: dict[str, Any], re
     assert wire_options(endpoint, options) == request_body
 
 
-def test_routes_and_gateways_are_missing_together_and_a_server_that_cannot_be_judged_is_named() -> None:
-    servers = [
-        {"name": name, "id": name, "cluster": "C1", "varz": {"version": "2.10.27"}, "routez": {}, "gatewayz": {}}
-        for name in ("n1", "n2")
-    ]
-    failure = {"description": "no reply within 5 s"}
-    incomplete = [{"server": "n3", "endpoint": name, "failure": failure} for name in ("routez", "healthz")]
-    found = {
-        "servers": [*servers, {"name": "n3", "id": "n3", "cluster": "C1", "varz": {}}],
-        "missing": ["n4"],
-        "incomplete": incomplete,
-    }
-    assert mesh_problems(found, ["C1", "west"], []) == [
-        "n4 did not answer",
-        "n3 did not return routez: no reply within 5 s",
-        "n1 has 0 of 4 routes to n2",
-        "n2 has 0 of 4 routes to n1",
-        "n1 has no gateway connection to west",
-        "n2 has no gateway connection to west",
-    ]
-    assert mesh_problems({"servers": servers[:1], "missing": [], "incomplete": []}, [], []) == []
+def test_missing_connections_are_a_failure_on_request() -> None:
+    found = {"missing": [], "incomplete": [], "mesh_problems": ["n1 has 2 of 4 routes to n2"]}
+    failure = refusal(found)
+    assert failure is not None and failure.code == "mesh_incomplete"
+    assert failure.description == "the cluster is incomplete: n1 has 2 of 4 routes to n2"
+    assert refusal({**found, "mesh_problems": []}) is None
+    failure = refusal({**found, "missing": ["n4"]})
+    assert failure is not None and failure.code == "server_missing"

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.routes import (
+    Mesh,
     compression_notes,
     expected_routes,
     gateway_problems,
+    mesh_problems,
     route_problems,
 )
 
@@ -110,3 +112,32 @@ def test_a_connection_that_is_older_than_tls_is_named() -> None:
     n1["varz"]["gateway"]["tls_required"] = True
     n1["gatewayz"]["outbound_gateways"]["north"]["connection"]["tls_version"] = "1.3"
     assert gateway_problems([n1]) == ["n1 has a gateway connection to west from before its gateway had TLS: restart n1"]
+
+
+def test_mesh_lists_missing_connections_unreadable_servers_and_servers_without_jetstream() -> None:
+    servers: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "id": name,
+            "cluster": "C1",
+            "jetstream": name == "n1",
+            "varz": varz(),
+            "routez": {},
+            "gatewayz": {},
+        }
+        for name in ("n1", "n2")
+    ]
+    failure = {"description": "no reply within 5 s"}
+    incomplete = [{"server": "n3", "endpoint": name, "failure": failure} for name in ("routez", "healthz")]
+    unread = {"name": "n3", "id": "n3", "cluster": "C1", "jetstream": True, "varz": {}}
+    mesh = Mesh(clusters=["C1", "west"], jetstream_servers=["n1", "n2", "n3"])
+    assert mesh_problems([*servers, unread], ["n4"], incomplete, mesh) == [
+        "n4 did not answer",
+        "n3 did not return routez: no reply within 5 s",
+        "n1 has 0 of 4 routes to n2",
+        "n2 has 0 of 4 routes to n1",
+        "n1 has no gateway connection to west",
+        "n2 has no gateway connection to west",
+        "JetStream is not enabled on n2",
+    ]
+    assert mesh_problems(servers[:1], [], [], Mesh()) == []
