@@ -244,16 +244,6 @@ def capacity(
             }
         )
     )
-    flat = (F.col("slope") == 0) | (F.col("trimmed") & (F.abs("slope") <= F.col("used") * _FLAT))
-    state = (
-        F.when(F.col("limit").isNull(), "unlimited")
-        .when(F.col("used") >= F.col("limit") * _FULL, "full")
-        .when(F.col("stream_limits") <= F.col("limit"), "limited")
-        .when(F.col("days_long") < ENOUGH, "unknown")
-        .when(flat, "plateau")
-        .when(F.col("slope") > 0, "growing")
-        .otherwise("shrinking")
-    )
     left = not_negative(F.col("limit") - F.col("used"))
 
     def full(*changes: tuple[int, Column]) -> Column:
@@ -274,13 +264,28 @@ def capacity(
     forecast = F.when(
         F.col("days_long") >= ENOUGH, F.when(F.col("backtests") >= TESTED, "tested").otherwise("untested")
     )
-    return known.withColumn("state", state).withColumns(
+    return known.withColumn("state", _state()).withColumns(
         {
             "full_p10": band("p90"),
             "full_p50": full((1, F.col("slope"))),
             "full_p90": band("p10"),
             "confidence": forecast,
         }
+    )
+
+
+def _state() -> Column:
+    """Return the state of an asset's usage: `unlimited`, `full`, `limited` (by the limits of its streams), `unknown`,
+    `plateau`, `growing` or `shrinking`."""
+    flat = (F.col("slope") == 0) | (F.col("trimmed") & (F.abs("slope") <= F.col("used") * _FLAT))
+    return (
+        F.when(F.col("limit").isNull(), "unlimited")
+        .when(F.col("used") >= F.col("limit") * _FULL, "full")
+        .when(F.col("stream_limits") <= F.col("limit"), "limited")
+        .when(F.col("days_long") < ENOUGH, "unknown")
+        .when(flat, "plateau")
+        .when(F.col("slope") > 0, "growing")
+        .otherwise("shrinking")
     )
 
 
