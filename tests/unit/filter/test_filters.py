@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,10 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_certificates impo
 from ansible_collections.natsops.jetstream.plugins.filter.nats_composed_config import nats_composed_config
 from ansible_collections.natsops.jetstream.plugins.filter.nats_conf import nats_conf
 from ansible_collections.natsops.jetstream.plugins.filter.nats_config_problems import nats_config_problems
+from ansible_collections.natsops.jetstream.plugins.filter.nats_connection import nats_connection
 from ansible_collections.natsops.jetstream.plugins.filter.nats_duration_seconds import nats_duration_seconds
 from ansible_collections.natsops.jetstream.plugins.filter.nats_firewall_rules import nats_firewall_rules
+from ansible_collections.natsops.jetstream.plugins.filter.nats_has_login import nats_has_login
 from ansible_collections.natsops.jetstream.plugins.filter.nats_listeners import nats_listeners
 from ansible_collections.natsops.jetstream.plugins.filter.nats_operation_logins import nats_operation_logins
 from ansible_collections.natsops.jetstream.plugins.filter.nats_packages import nats_packages
@@ -26,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action i
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rescue_host import nats_rescue_host
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_refusal import nats_rotation_refusal
+from ansible_collections.natsops.jetstream.plugins.filter.nats_tls_sources import nats_tls_sources
 from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
 from ansible_collections.natsops.jetstream.plugins.filter.nats_wheels import nats_wheels
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.credential_rotation import (
@@ -180,6 +185,25 @@ def test_a_version_that_no_server_reports_is_refused(version: object) -> None:
     found = nats_config_problems({"port": 4222}, {"version": version, "versions": [version], "run": run})
     assert (found[0]["severity"], found[0]["option"]) == ("error", "nats_server_version")
     assert found[0]["message"].startswith(f"{version!r} is ")
+
+
+def test_logins_come_from_options_and_the_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = nats_tls_sources({"source": "ca", "ca_dir": str(tmp_path)}, "n1")
+    options = {"user": "sys", "password": "secret", "uses_tls": "True", "shows_certificate": "no", "timeout": 5}
+    login = {"servers": ["tls://n1:4222"], "timeout": 5, "user": "sys", "password": "secret"}
+    assert nats_connection(options, ["tls://n1:4222"], sources) == login
+    (tmp_path / "ca.crt").touch()
+    trusted = {"tls_ca_file": str(tmp_path / "ca.crt")}
+    assert nats_connection(options, ["tls://n1:4222"], sources) == {**login, **trusted}
+    with pytest.raises(
+        AnsibleFilterError, match="nats_connection: nats_server_api_account_seed: the modules would run on"
+    ):
+        nats_connection({"account_seed": "SA", "delegate_to": "jump"}, [], sources)
+    for name in [name for name in os.environ if name.startswith("NATS_")]:
+        monkeypatch.delenv(name)
+    assert (nats_has_login(options), nats_has_login({"user": "sys"})) == (True, False)
+    monkeypatch.setenv("NATS_CREDS", "/sys.creds")
+    assert nats_has_login({})
 
 
 def test_topology_lists_become_links() -> None:
