@@ -33,10 +33,20 @@ options:
   pid_file:
     description: The PID file of the role's own unit, which is used if C(take_over) is true.
     type: str
-  flags_off:
-    description: Feature flags that must be off.
+  loaded_flags:
+    description: The feature flags that the server has loaded. A flag that the role turned off stays off until the next
+      change of the version, because no reload changes it.
     type: dict
     default: {}
+  common_flags:
+    description: The feature flags that are on on most servers of the cluster. The server turns them on as well.
+    type: list
+    elements: str
+    default: []
+  changes_version:
+    description: Whether this run changes the version of the server.
+    type: bool
+    default: false
 seealso:
   - plugin: natsops.jetstream.nats_topology
     plugin_type: filter
@@ -57,7 +67,7 @@ _value:
   sample: {"server_name": "n1", "port": 4222, "http": "127.0.0.1:8222", "cluster": null}
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..module_utils.server_config.compose import HostInputs, compose
@@ -71,10 +81,13 @@ def nats_composed_config(
     topology: Mapping[str, Any] | None = None,
     leaving: bool = False,
     pid_file: str | None = None,
-    flags_off: Mapping[str, bool] | None = None,
+    loaded_flags: Mapping[str, Any] | None = None,
+    common_flags: Sequence[str] = (),
+    changes_version: bool = False,
 ) -> dict[str, Any]:
     """Return the configuration; see DOCUMENTATION."""
-    return compose(options, topology or {}, HostInputs(boolean(leaving), pid_file, flags_off or {}))
+    host = HostInputs(boolean(leaving), pid_file, loaded_flags or {}, list(common_flags), boolean(changes_version))
+    return compose(options, topology or {}, host)
 
 
 class FilterModule:

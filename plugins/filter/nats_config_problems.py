@@ -103,8 +103,8 @@ options:
         type: list
         elements: dict
       gateway:
-        description: The gateway block, which makes the cluster part of a supercluster.
-        type: dict
+        description: Whether the server has a gateway, which makes the cluster part of a supercluster.
+        type: bool
       hub:
         description: The servers to which this server connects as a leafnode, in the form of C(members).
         type: list

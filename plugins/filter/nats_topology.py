@@ -45,7 +45,7 @@ options:
     elements: str
     default: []
   groups:
-    description: The hosts of each inventory group that is a cluster of a supercluster, by the groups' names.
+    description: Ansible's C(groups). Needed for the clusters in C(supercluster_groups) of O(seen), and for O(hub_name).
     type: dict
     default: {}
   leaving:
@@ -53,13 +53,9 @@ options:
     type: list
     elements: str
     default: []
-  hub:
-    description: Inventory names of the hosts to which this host connects as a leafnode.
-    type: list
-    elements: str
-    default: []
   hub_name:
-    description: Name of the hub's cluster, unless the variables of the hub's hosts set a name.
+    description: The inventory group of the servers to which this host connects as a leafnode, and the name of their
+      cluster, unless their variables set a different name.
     type: str
     default: ""
   client_scheme:
@@ -127,20 +123,19 @@ def nats_topology(
     supercluster: Sequence[str] = (),
     groups: Mapping[str, Sequence[str]] | None = None,
     leaving: Sequence[str] = (),
-    hub: Sequence[str] = (),
     hub_name: str | None = None,
     client_scheme: str = "nats",
 ) -> Topology:
     """Return the servers; see DOCUMENTATION."""
+    clusters = name_list((seen or {}).get("supercluster_groups"), "supercluster_groups")
     around = Around(
         supercluster=list(supercluster),
-        groups={group: list(hosts) for group, hosts in (groups or {}).items()},
+        groups={name: list(groups.get(name, ())) for name in clusters} if groups else {},
         leaving=name_list(leaving, "cluster_leaving"),
-        hub=list(hub),
+        hub=list((groups or {}).get(hub_name or "", ())),
         hub_name=hub_name or "",
         client_scheme=client_scheme,
     )
-    name_list((seen or {}).get("supercluster_groups"), "supercluster_groups")
     return topology(name_list(names, "cluster_members"), hostvars, host, seen or {}, around)
 
 

@@ -39,7 +39,7 @@ class Case:
     require_mount: bool
     service_backend: str
     drop_ins: list[dict[str, Any]]
-    gateway: Any
+    has_gateway: bool
     supercluster: list[dict[str, Any]]
     hub: list[dict[str, Any]]
     loaded: dict[str, Any]
@@ -124,7 +124,7 @@ def make_case(config: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[Ca
         require_mount=boolean(context.get("require_mount", False)),
         service_backend=str(context.get("service_backend") or "auto"),
         drop_ins=list(context.get("drop_ins") or []),
-        gateway=context.get("gateway") or None,
+        has_gateway=bool(context.get("gateway")),
         supercluster=list(context.get("supercluster") or []),
         hub=list(context.get("hub") or []),
         loaded=examine(context.get("loaded") or {})[0],

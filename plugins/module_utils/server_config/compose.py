@@ -9,7 +9,7 @@ take precedence over the result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,8 @@ OPTIONS = (
     "account_operator_previous_password", "account_operator_previous_prefix",
 )  # fmt: skip
 
+#: Feature flags that the role turns off for servers in a cluster with older versions.
+KEPT_OFF = ("js_raft_delete_range",)
 #: The stores of an arbiter, which carries no streams.
 _ARBITER_STORES = {"max_memory_store": "256MB", "max_file_store": "1GB"}
 #: The ports that servers use without a configuration; next to a listen address, they are omitted.
@@ -57,13 +59,24 @@ _CLIENT_PORT, _CLUSTER_PORT = 4222, 6222
 
 @dataclass(frozen=True)
 class HostInputs:
-    """Inputs besides the variables. `leaving`: whether the server is about to leave its
-    cluster. `pid_file`: path of the role's own unit. `flags_off`: feature flags that stay off until the next change of
-    the version."""
+    """Inputs besides the variables. `leaving`: whether the server is about to leave its cluster. `pid_file`: path of the
+    role's own unit. `loaded_flags`: the feature flags that the server has loaded; `common_flags`: the flags that are on
+    on most servers of the cluster; `changes_version`: whether this run changes the server's version."""
 
     leaving: bool = False
     pid_file: str | None = None
-    flags_off: Mapping[str, bool] = field(default_factory=dict)
+    loaded_flags: Mapping[str, Any] = field(default_factory=dict)
+    common_flags: Collection[str] = ()
+    changes_version: bool = False
+
+    @property
+    def flags_off(self) -> dict[str, bool]:
+        """Return the feature flags that stay off.
+
+        A flag that the role turned off stays off until the next change of the version, because no reload changes it. A
+        server that differs from most of the others follows them."""
+        kept = () if self.changes_version else KEPT_OFF
+        return {name: False for name in kept if self.loaded_flags.get(name) is False and name not in self.common_flags}
 
 
 def compose(options: Mapping[str, Any], topology: Mapping[str, Any], host: HostInputs) -> Config:
@@ -118,7 +131,7 @@ class _Composer:
             "system_account": get("system_account"),
             "accounts": self._accounts() or None,
             "operator": get("operator"),
-            "feature_flags": dict(self._host.flags_off) or None,
+            "feature_flags": self._host.flags_off or None,
         }
 
     def _port(self, prefix: str, default: int) -> Any:

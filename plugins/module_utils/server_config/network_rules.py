@@ -272,7 +272,7 @@ def routes(case: Case) -> Iterator[ConfigProblem]:
     if case.jetstream is not None and case.block("cluster") is not None and not listed and not linked:
         yield error("cluster.routes", "JetStream in a cluster needs a route, even if only to the server itself")
         return
-    if case.jetstream is not None and case.gateway is None and servers > max(2, len(listed)):
+    if case.jetstream is not None and not case.has_gateway and servers > max(2, len(listed)):
         yield warning(
             "cluster.routes",
             f"lists {len(listed)} of {servers} JetStream servers: at the first start the meta group assumes "

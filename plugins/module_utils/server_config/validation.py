@@ -186,7 +186,7 @@ def membership(case: Case) -> Iterator[ConfigProblem]:
             f"is {case.cluster_size}, but the inventory has {len(case.members)} members: it may be incomplete, or a "
             "host may be missing",
         )
-    if case.block("cluster") is not None and (case.gateway is None or case.supercluster):
+    if case.block("cluster") is not None and (not case.has_gateway or case.supercluster):
         option = "nats_server_supercluster_groups" if case.supercluster else "nats_server_cluster_members"
         yield from _quorum(option, len(case.meta_members))
 

@@ -208,7 +208,7 @@ def test_logins_come_from_options_and_the_controller(tmp_path: Path, monkeypatch
 
 def test_topology_lists_become_links() -> None:
     hostvars = {"n1": {"ansible_host": "10.0.0.1"}, "h1": {}}
-    topology = nats_topology(["n1"], hostvars, "n1", hub=["h1"], hub_name="hub")
+    topology = nats_topology(["n1"], hostvars, "n1", groups={"hub": ["h1"]}, hub_name="hub")
     options = {"clustered": True, "leafnode_hub_group": "hub", "leafnode_remotes": [{"account": "A"}]}
     composed = nats_composed_config(options, topology)
     assert composed["cluster"]["routes"] == ["nats-route://10.0.0.1:6222"]
@@ -217,6 +217,13 @@ def test_topology_lists_become_links() -> None:
         nats_composed_config({"clustered": True, "cluster_route_style": "seeds"}, topology)
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
+    groups = {"all": ["h1", "n1"], "east": ["n1"], "west": ["h1"]}
+    seen = {"supercluster_groups": ["east", "west"], "cluster": "nats"}
+    found = nats_topology(["n1"], hostvars, "n1", seen=seen, supercluster=["n1", "h1"], groups=groups)["clusters"]
+    assert [(one["group"], [server["host"] for server in one["servers"]]) for one in found] == [
+        ("east", ["n1"]),
+        ("west", ["h1"]),
+    ]
     # `-e nats_server_cluster_leaving=n1` is a string, and Jinja's `in` matches any part of a string.
     with pytest.raises(AnsibleFilterError, match=r"nats_server_cluster_leaving is a string, not a list: -e .*n31.*n32"):
         nats_topology(["n1"], hostvars, "n1", leaving="n31,n32")

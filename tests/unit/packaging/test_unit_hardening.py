@@ -31,7 +31,7 @@ SERVER: dict[str, Any] = {
     "nats_server__environment_file": "/etc/nats-server/environment",
     "nats_server__hold_file": "/etc/nats-server/hold",
     "nats_server__installed_version": "2.15.1",
-    "nats_server__privileged_ports": [],
+    "nats_server__ports": [4222],
     "nats_server__runtime_directory": "nats-server",
     "nats_server__stop_timeout": 180,
     "nats_server__tls_files": [],
@@ -51,7 +51,7 @@ PROGRAM: dict[str, Any] = {
 SERVER_UNIT, PROGRAM_UNIT = "nats_server/templates/nats-server.service.j2", "nats_program/templates/program.service.j2"
 UNITS: dict[str, tuple[str, dict[str, Any]]] = {
     "server": (SERVER_UNIT, SERVER),
-    "server with a port below 1024": (SERVER_UNIT, {**SERVER, "nats_server__privileged_ports": [443]}),
+    "server with a port below 1024": (SERVER_UNIT, {**SERVER, "nats_server__ports": [443, "4222"]}),
     "exporter": (PROGRAM_UNIT, PROGRAM),
     "timers": (PROGRAM_UNIT, {**PROGRAM, "nats_program_scheduled": True, "nats_program_writable": ["/var/lib/lake"]}),
 }

@@ -74,10 +74,26 @@ def test_a_default_port_does_not_contradict_a_listen_address(port: Any, left: An
 
 
 def test_a_server_that_is_taken_over_has_the_pid_file_of_the_roles_unit() -> None:
-    host = HostInputs(pid_file="/run/nats-server/nats-server.pid", flags_off={"js_raft_delete_range": False})
+    host = HostInputs(pid_file="/run/nats-server/nats-server.pid")
     assert made(host=host, take_over=True, pid_file="/run/foreign.pid")["pid_file"] == host.pid_file
     assert made(host=host, take_over=False, pid_file="/run/foreign.pid")["pid_file"] == "/run/foreign.pid"
-    assert made(host=host)["feature_flags"] == {"js_raft_delete_range": False}
+
+
+@pytest.mark.parametrize(
+    ("host", "flags"),
+    [
+        (HostInputs(loaded_flags={"js_raft_delete_range": False, "other": False}), {"js_raft_delete_range": False}),
+        (HostInputs(loaded_flags={"js_raft_delete_range": False}, changes_version=True), None),
+        (HostInputs(loaded_flags={"js_raft_delete_range": False}, common_flags=["js_raft_delete_range"]), None),
+        (HostInputs(loaded_flags={"js_raft_delete_range": True}), None),
+        (HostInputs(loaded_flags={"js_raft_delete_range": None}), None),
+        (HostInputs(), None),
+    ],
+)
+def test_flag_that_is_off_stays_off_until_the_version_changes_or_the_cluster_has_it(
+    host: HostInputs, flags: dict[str, bool] | None
+) -> None:
+    assert made(host=host).get("feature_flags") == flags
 
 
 def test_tls_serves_the_chosen_listeners() -> None:
