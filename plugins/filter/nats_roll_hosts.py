@@ -34,9 +34,11 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The hosts that C(restart), those whose gateways need TLS first (C(gateway_tls_first)), those without a record of the loaded
-      configuration (C(unrecorded)), and those in maintenance (C(marked)). C(actions) contains the required action of each
-      host, and C(plan) the arguments of M(natsops.jetstream.nats_roll_plan).
+    - The hosts that this run changed or whose state is unknown (C(touched)), those that an earlier deployment changed
+      without a smoke test that passed (C(smoke_test_due)), those that C(restart), those whose gateways need TLS first
+      (C(gateway_tls_first)), those without a record of the loaded configuration (C(unrecorded)), and those in
+      maintenance (C(marked)). C(actions) contains the required action of each host, and C(plan) the arguments of
+      M(natsops.jetstream.nats_roll_plan).
   type: dict
 """
 

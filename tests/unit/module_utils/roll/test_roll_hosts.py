@@ -55,12 +55,19 @@ def test_plan_has_the_arguments_of_each_host_that_restarts() -> None:
         (state(gateway_tls_first=True), "gateway_tls_first"),
         (state(maintenance=MARK), "marked"),
         (state(runs=False, maintenance=MARK), "marked"),
+        (state(smoke_test_due=True), "smoke_test_due"),
     ],
 )
 def test_each_list_has_the_hosts_with_its_state(one: dict[str, Any], key: str) -> None:
     found = roll_hosts({"n1": state(), "n2": one})
-    lists = {name: found[name] for name in ("unrecorded", "gateway_tls_first", "marked")}
-    assert lists == {"unrecorded": [], "gateway_tls_first": [], "marked": [], key: ["n2"]}
+    names = ("unrecorded", "gateway_tls_first", "marked", "smoke_test_due")
+    assert {name: found[name] for name in names} == {name: ["n2"] if name == key else [] for name in names}
+
+
+def test_host_without_a_known_state_counts_as_touched() -> None:
+    states = {"n1": state(untouched=True), "n2": state(untouched=False), "n4": state()}
+    assert roll_hosts(states, dict.fromkeys(["n1", "n2", "n3", "n4"]))["touched"] == ["n2", "n3", "n4"]
+    assert roll_hosts({"n1": state(untouched=True)})["touched"] == []
 
 
 def test_stopped_server_needs_no_record() -> None:
