@@ -41,7 +41,7 @@ class Controller:
         if purpose != "ca":
             arguments |= {"ca_path": f"{self.directory}/ca.crt", "ca_key_path": f"{self.directory}/ca.key"}
         done = subprocess.run(
-            [sys.executable, nats_certificate.__file__],
+            [sys.executable, "-m", nats_certificate.__name__],
             input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             capture_output=True,
