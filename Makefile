@@ -107,6 +107,7 @@ demo: demo-$(TOPOLOGY) ## a three-server JetStream cluster on this machine, by t
 # Spark's environment is nearly the complete download of a fresh machine: it is made while the cluster starts.
 demo-cluster: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j2 BUILD_VENV=$(BUILD_VENV) demo-deploy $(SPARK_VENV)/.made
+	@echo "The cluster is running. Next, the demo takes snapshots under load and evaluates them with Spark, which takes longer than the cluster."
 	@$(DEMO) -e nats_insights_venv=$(SPARK_VENV) natsops.jetstream.demo_insights
 	@echo "Before the load:" && cat $(DEMO_DIR)/report.txt && echo && echo "After the load:" && cat $(DEMO_DIR)/insights.txt
 
@@ -244,11 +245,11 @@ lint-spelling: $(CACHE)/venv-spelling/.made ## codespell; pyproject.toml has the
 lint-imports: $(CACHE)/venv-imports/.made $(DEV_LINK) ## the layers of module_utils, and rules without a client; pyproject.toml has both contracts
 	@PYTHONPATH=$(CACHE)/dev $(CACHE)/venv-imports/bin/lint-imports pyproject.toml --no-cache
 
-lint-ruff: $(CACHE)/venv/.made
+lint-ruff: $(CACHE)/venv/.made ## ruff
 	@ruff check --output-format concise --cache-dir $(CACHE)/ruff .
 	@ruff format --check --quiet --cache-dir $(CACHE)/ruff . || { echo 'Not formatted: run ruff format.'; exit 1; }
 
-lint-mypy: $(CACHE)/venv/.made $(DEV_LINK)
+lint-mypy: $(CACHE)/venv/.made $(DEV_LINK) ## mypy of the collection, the tests and the tools
 	@mypy -p ansible_collections.natsops.jetstream.plugins || failed=1; \
 	$(TYPED) mypy --exclude 'tests/bench/insights|tests/support/(forecasting|lakes|real_faults|real_faults_report|spark_cluster|two_days)' tools tests/conftest.py tests/support tests/unit tests/integration tests/eda tests/bench \
 		extensions/eda/plugins/event_source roles/nats_program/files/pack.py roles/nats_insights/files/collector roles/nats_insights/files/exporter roles/nats_cluster/files || failed=1; \
@@ -261,17 +262,17 @@ lint-insights: $(CACHE)/venv/.made $(SPARK_VENV)/.made $(DEV_LINK)
 		roles/nats_insights/files/jetstream_insights tests/insights tests/bench/insights tests/support/forecasting.py tests/support/lakes.py tests/support/two_days.py \
 		tests/support/real_faults.py tests/support/real_faults_report.py tests/support/spark_cluster.py
 
-lint-yaml: $(CACHE)/venv/.made
+lint-yaml: $(CACHE)/venv/.made ## yamllint
 	@yamllint --strict .
 
-lint-ansible: $(CACHE)/venv/.made $(AWX_VENV)/.made $(INSTALLED)
+lint-ansible: $(CACHE)/venv/.made $(AWX_VENV)/.made $(INSTALLED) ## ansible-lint
 	@ANSIBLE_COLLECTIONS_PATH=$(ANSIBLE_COLLECTIONS_PATH):$$(echo $(AWX_VENV)/lib/python*/site-packages) ansible-lint --nocolor
 
 lint-changelog: $(CACHE)/venv/.made
 	@antsibull-changelog lint
 
 # Any warning of Sphinx or antsibull-docs is an error. Sphinx also finds rstcheck's errors.
-lint-docs: $(DOCS_VENV)/.made $(INSTALLED)
+lint-docs: $(DOCS_VENV)/.made $(INSTALLED) ## the site of the documents, without warnings
 	@$(DOCS_VENV)/bin/antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs self $(TOP)
 	@tools/docsite/build.sh $(DOCS_VENV)/bin $(CACHE)/docs
 
