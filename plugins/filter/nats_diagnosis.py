@@ -126,8 +126,7 @@ def nats_diagnosis(
     inventory: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the diagnosis as data; see DOCUMENTATION."""
-    sources = [source for source in inventory or () if source != "/etc/ansible/hosts"]
-    return diagnose(info, server_info, hosts or (), pinned_accounts or (), sources)
+    return diagnose(info, server_info, hosts or (), pinned_accounts or (), inventory or ())
 
 
 class FilterModule:

@@ -85,6 +85,10 @@ options:
     description: Lines of the journal of operations, in which the report finds the servers in maintenance.
     type: list
     elements: str
+  inventory:
+    description: The inventory sources that the commands of the report name. The default of Ansible is left out.
+    type: list
+    elements: str
 seealso:
   - plugin: natsops.jetstream.nats_diagnosis
     plugin_type: filter
@@ -157,6 +161,7 @@ def nats_report(
     route_compression: str | dict[str, Any] | None = None,
     consumer_info: dict[str, Any] | None = None,
     journal: list[str] | None = None,
+    inventory: list[str] | None = None,
 ) -> str | dict[str, Any]:
     """Return the report; see DOCUMENTATION."""
     if output not in ("text", "page", "data"):
@@ -177,6 +182,7 @@ def nats_report(
         route_compression,
         consumer_info,
         read_journal(journal or ()).marks,
+        inventory or (),
     )
     return data if output == "data" else _written(report_page(data), output)
 

@@ -32,6 +32,12 @@ extends_documentation_fragment:
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
 options:
+  inventory:
+    description:
+      - Sources of the inventory that the printed commands name. The default of Ansible is left out.
+    type: list
+    elements: str
+    default: []
   wait:
     description:
       - Whether to wait for a healthy cluster. With V(false), one sample is taken and evaluated.
@@ -738,6 +744,7 @@ def main() -> None:
             "previous_result": {"type": "dict", "default": {}},
             "problems": {"type": "str", "choices": ["first", "all"]},
             "problems_dir": {"type": "path"},
+            "inventory": {"type": "list", "elements": "str", "default": []},
             **ACCOUNT_USERS_SPEC,
             **PROGRESS_SPEC,
         }

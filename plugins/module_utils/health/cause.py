@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,7 +75,7 @@ class Scene:
     IDs of members with unknown names. `limits`: a description of the usage of each server that has reached a JetStream
     limit; `confined`: the streams and consumers that cannot write, because too many members are on such servers.
     `in_steps`: the command that stops fewer servers at a time; `moving_first`: the command that first moves single
-    replicas off the servers."""
+    replicas off the servers. `inventory`: the sources that the printed commands name."""
 
     answered: frozenset[str] = frozenset()
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Scene:
     nameless: frozenset[str] = frozenset()
     limits: Mapping[str, str] = field(default_factory=dict)
     confined: frozenset[str] = frozenset()
+    inventory: tuple[str, ...] = ()
     in_steps: str = "ansible-playbook natsops.jetstream.restart  # restarts them batch by batch"
     moving_first: str = (
         "ansible-playbook natsops.jetstream.restart -e nats_cluster_gate_r1_policy=move  # moves them first"
@@ -147,11 +149,13 @@ def build_scene(
     clusters: Mapping[str, str],
     stopping: Iterable[str] = (),
     maintenance: Mapping[str, str] | None = None,
+    inventory: Iterable[str] = (),
 ) -> Scene:
     """Return the `Scene` of a cluster that was queried. `clusters`: the cluster to which each expected server should
-    belong."""
+    belong. `inventory`: the sources of Ansible's inventory."""
+    sources = inventory_sources(inventory)
     if cluster is None:
-        return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {})
+        return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {}, inventory=sources)
     peers = cluster.meta.group.peers if cluster.meta else ()
     limits = {}
     for server in cluster.servers:
@@ -168,6 +172,7 @@ def build_scene(
         maintenance=maintenance or {},
         delete_ranges=proposes_delete_ranges(cluster),
         nameless=cluster.nameless,
+        inventory=sources,
         limits=limits,
         confined=_confined(((group.subject, group.members, group.quorum) for group in cluster.groups()), limits),
     )
@@ -195,6 +200,21 @@ def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
         confined=_confined(groups, limits),
         **known,
     )
+
+
+def inventory_sources(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return the sources of the inventory that a command must name: all but Ansible's default."""
+    return tuple(source for source in sources if source != "/etc/ansible/hosts")
+
+
+def with_inventory(command: str, sources: Iterable[str]) -> str:
+    """Return a command that can be copied: with `-i` if it runs a playbook."""
+    program, _space, rest = command.partition(" ")
+    named = " ".join(f"-i {shlex.quote(source)}" for source in sources)
+    if program != "ansible-playbook" or not named:
+        return command
+    playbook, space, options = rest.partition(" ")
+    return f"{program} {playbook} {named}{space}{options}"
 
 
 def limit_reached(js: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ own `Scene`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..problem import ERROR, Problem
@@ -27,7 +28,7 @@ from .asset_causes import (
     unhealthy_assets,
     unknown,
 )
-from .cause import KINDS, RootCause, Scene, Unexplained
+from .cause import KINDS, RootCause, Scene, Unexplained, with_inventory
 from .server_causes import (
     duplicates,
     elections,
@@ -66,7 +67,11 @@ def root_causes(problems: Sequence[Problem], scene: Scene) -> list[RootCause]:
     """Return the causes of the problems; each problem belongs to exactly one cause. Causes with errors come first, then
     the most fundamental."""
     left = Unexplained(problems)
-    causes = [cause for find in _FINDERS for cause in find(left, scene)]
+    found = [cause for find in _FINDERS for cause in find(left, scene)]
+    causes = [
+        replace(cause, commands=tuple(with_inventory(command, scene.inventory) for command in cause.commands))
+        for cause in found
+    ]
     causes.sort(key=lambda cause: (cause.severity != ERROR, KINDS.index(cause.kind)))
     return causes
 

@@ -10,7 +10,6 @@ is reported as such: unknown is never ok."""
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from ..nats.times import certificate_ends, parse_time
 from ..problem import ERROR, Problem
 from ..screen import some_names
 from ..units import counted, human_bytes, human_seconds
-from .cause import RootCause, scene_of_info
+from .cause import RootCause, inventory_sources, scene_of_info
 from .causes import parse_problem, root_causes
 from .log_kinds import log_kinds, log_text
 from .routes import expected_routes, gateway_problems, route_problems
@@ -157,13 +156,14 @@ class DiagnosisCheck:
 class DiagnosisEvidence:
     """The data that was collected. `servers`: rows of nats_server_info with varz, routez, gatewayz and statsz. `hosts`:
     results of the managed hosts, empty if there are none. `marks`: the servers in maintenance; problems that only those
-    servers cause are not in `info`."""
+    servers cause are not in `info`. `inventory`: the sources that commands name."""
 
     info: Mapping[str, Any]
     servers: Sequence[Mapping[str, Any]] = ()
     hosts: Sequence[Mapping[str, Any]] = ()
     pinned_accounts: Sequence[str] = ()
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    inventory: tuple[str, ...] = ()
 
     def with_endpoint(self, endpoint: str) -> list[Mapping[str, Any]]:
         return [server for server in self.servers if endpoint in server]
@@ -202,6 +202,7 @@ def diagnose(
         servers=(server_info or {}).get("servers") or (),
         hosts=hosts,
         pinned_accounts=pinned_accounts,
+        inventory=inventory_sources(inventory),
     )
     if "servers" not in info:
         checks = [_unreachable(evidence), _maintenance(evidence), _ports(evidence), _logs(evidence), _disks(evidence)]
@@ -212,8 +213,6 @@ def diagnose(
     }
     known_causes = _causes(evidence)
     causes = [_cause_row(cause, evidence, logs) for cause in known_causes]
-    for cause in causes:
-        cause["commands"] = [_with_inventory(command, inventory) for command in cause["commands"]]
     causes.sort(key=lambda cause: SEVERITIES.index(cause["severity"]))
     findings = [finding for check in checks for finding in check.findings]
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
@@ -237,16 +236,6 @@ def diagnose(
     }
 
 
-def _with_inventory(command: str, inventory: Sequence[str]) -> str:
-    """Return a command that can be copied: with `-i` if it runs a playbook."""
-    program, _space, rest = command.partition(" ")
-    if program != "ansible-playbook" or not inventory:
-        return command
-    playbook, space, options = rest.partition(" ")
-    sources = " ".join(f"-i {shlex.quote(source)}" for source in inventory)
-    return f"{program} {playbook} {sources}{space}{options}"
-
-
 def _causes(evidence: DiagnosisEvidence) -> list[RootCause]:
     """Return the root causes of the problems found by the health rules, of missing members of the meta group, and of a
     cluster that cannot be queried."""
@@ -264,8 +253,9 @@ def _causes(evidence: DiagnosisEvidence) -> list[RootCause]:
     disks = {
         host["server_name"]: host["disk_percent"] for host in evidence.hosts if host.get("disk_percent") is not None
     }
-    away = mark_texts(evidence.marks, time.time())
-    return root_causes(problems, scene_of_info(info, hosts=states, disks=disks, maintenance=away))
+    known: dict[str, Any] = {"hosts": states, "disks": disks, "maintenance": mark_texts(evidence.marks, time.time())}
+    known["inventory"] = evidence.inventory
+    return root_causes(problems, scene_of_info(info, **known))
 
 
 def _cause_row(

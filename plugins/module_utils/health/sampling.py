@@ -127,6 +127,7 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
             params["expected_clusters"],
             params["stop_servers"],
             mark_texts(marks, now),
+            params.get("inventory") or (),
         ),
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..backup.catalogue import parse_catalogue
 from ..backup.protection import protections
-from ..health.cause import Scene, scene_of_info
+from ..health.cause import Scene, inventory_sources, scene_of_info
 from ..health.causes import parse_problem, root_causes
 from ..health.rules import split_tolerated
 from ..maintenance import Mark, known_problems, mark_texts
@@ -452,6 +452,7 @@ def report_data(
     route_compression: str | Mapping[str, Any] | None = None,
     consumer_info: Mapping[str, Any] | None = None,
     marks: Mapping[str, Mark] | None = None,
+    inventory: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the reports as data: schema, servers that responded and that did not, tables, problems and their root
     causes.
@@ -461,7 +462,8 @@ def report_data(
     endpoints that the reports need. `cluster` and `server_names` restrict the tables; if `account` is set, both results
     were read for this account. `catalogue`: the catalogue of the backups, as returned by nats_backup_info.
     `route_compression`: the configured `cluster.compression` of all servers, None if unknown. `marks`: the servers in
-    maintenance; each is a problem, and problems that only they cause are omitted. Raises ValueError for an unknown
+    maintenance; each is a problem, and problems that only they cause are omitted. `inventory`: the sources that the
+    printed commands name. Raises ValueError for an unknown
     report, and for an endpoint or a catalogue that was not read."""
     _require_reports(reports, only_account="view" in info)
     if "view" in info:
@@ -479,7 +481,11 @@ def report_data(
     tables = [one.as_dict() for name in reports for one in REPORTS[name](source)]
     marks, now = marks or {}, time.time()
     away = mark_texts(marks, now)
-    scene = Scene(answered=_online(info)) if "view" in info else scene_of_info(info, maintenance=away)
+    sources = inventory_sources(inventory)
+    if "view" in info:
+        scene = Scene(answered=_online(info), inventory=sources)
+    else:
+        scene = scene_of_info(info, maintenance=away, inventory=sources)
     problems, _excused = split_tolerated([parse_problem(one) for one in info.get("problems") or ()], marks)
     problems += known_problems(marks.values(), now, answering)
     causes = root_causes(problems, scene)

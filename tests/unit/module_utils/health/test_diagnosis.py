@@ -9,7 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import _with_inventory, diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import with_inventory
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis_page import diagnosis_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_kinds
 
@@ -88,10 +89,6 @@ def judge(
     }
     told = {"servers": rows or [asked("n1", ["n2"]), asked("n2", ["n1"])]}
     return diagnose(read, told, [host("n1"), host("n2")] if hosts is None else hosts)
-
-
-def with_inventory(command: str) -> str:
-    return _with_inventory(command, ["my hosts.yml"])
 
 
 def codes(data: dict[str, Any]) -> list[tuple[str, str]]:
@@ -266,8 +263,9 @@ def test_the_commands_for_servers_that_never_return_fit_the_remaining_members() 
         'ansible-playbook natsops.jetstream.rescue -e \'{"nats_cluster_rescue_dead": ["n3", "n4", "n5"]}\' --check'
         "  # only if the majority never returns"
     )
-    assert with_inventory("systemctl status nats-server") == "systemctl status nats-server"
-    assert with_inventory("ansible-playbook natsops.jetstream.deploy  # starts them") == (
+    sources = ["my hosts.yml"]
+    assert with_inventory("systemctl status nats-server", sources) == "systemctl status nats-server"
+    assert with_inventory("ansible-playbook natsops.jetstream.deploy  # starts them", sources) == (
         "ansible-playbook natsops.jetstream.deploy -i 'my hosts.yml'  # starts them"
     )
     assert not any("scale_in" in command or "replace" in command for command in data["next_steps"])

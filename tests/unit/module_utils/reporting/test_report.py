@@ -343,3 +343,10 @@ def test_servers_in_maintenance_are_named_and_one_that_was_forgotten_there_is_a_
 
 def test_a_cluster_without_jetstream_is_reported_as_such() -> None:
     assert "No JetStream meta group" in report_page(report_data(info(meta=None))).text
+
+
+def test_commands_of_a_report_name_the_inventory() -> None:
+    missing = {"code": "server_missing", "severity": "error", "subject": "n9", "message": "gone", "servers": ["n9"]}
+    data = report_data(info(problems=[missing]), inventory=["/etc/ansible/hosts", "lab.yml"])
+    commands = [command for command in data["causes"][0]["commands"] if command.startswith("ansible-playbook")]
+    assert commands and all(" -i lab.yml" in command and "/etc/" not in command for command in commands)
