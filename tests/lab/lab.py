@@ -804,6 +804,9 @@ def _finished(command: Sequence[str], what: str, check: bool) -> subprocess.Comp
 
 def _cli_up(args: argparse.Namespace) -> None:
     hosts = [f"n{index + 1}" for index in range(int(args.hosts))] if args.hosts.isdigit() else args.hosts.split(",")
+    # The remains of a build that was interrupted have no state.
+    if (RUN_DIR / args.name / "state.json").exists():
+        raise LabError(f"there is a lab {args.name}, with its data: `lab.py down --name {args.name}` removes it")
     started = time.monotonic()
     lab = up(args.name, hosts, args.release)
     print(f"lab {lab.name}: {len(lab.hosts)} hosts after {time.monotonic() - started:.0f} s")

@@ -65,6 +65,13 @@ def test_playbook_reaches_hosts_and_predicts(controller: Controller, tmp_path: P
     assert run(check=False).changed == []
 
 
+def test_up_refuses_the_name_of_a_lab(lab: labs.Lab) -> None:
+    command = [sys.executable, labs.__file__, "up", "--name", lab.name, "--hosts", "1"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and f"lab.py down --name {lab.name}" in refused.stderr
+    assert all(lab.is_running(host) for host in lab.hosts)
+
+
 def test_partition_is_distinguished_from_failure(controller: Controller, tmp_path: Path) -> None:
     playbook = tmp_path / "play.yml"
     playbook.write_text(PLAYBOOK)
