@@ -111,7 +111,7 @@ def plan_roll(cluster: Cluster, chosen: Iterable[str], zones: Mapping[str, str],
     batches = [*first, *((name,) for name in canaries), *(tuple(batch) for batch in classes)]
     reasons = [
         *("is raft-silent: no quorum depends on it" for _name in silent),
-        *("did not answer: the start of its servers reduces no redundancy" for _batch in first[len(silent) :]),
+        *("is down and starts first: this reduces no redundancy" for _batch in first[len(silent) :]),
         *("is a canary: it leads the fewest streams and consumers" for _name in canaries),
         *("has the meta leader, so it comes last" if leader in batch else "" for batch in classes),
     ]

@@ -200,7 +200,7 @@ def test_raft_silent_servers_come_first_and_one_by_one() -> None:
     plan = plan_roll(quiet, ["n1", "n2", "n3", "n4", "n5"], {}, replace(PARALLEL, canary=1, r1_policy="fail"))
     assert plan.batches == (("n4",), ("n5",), ("n2",), ("n3",), ("n1",))
     assert plan.reasons[:2] == ("is raft-silent: no quorum depends on it",) * 2
-    assert "did not answer" in plan.reasons[2]
+    assert "is down and starts first" in plan.reasons[2]
     assert "canary" in plan.reasons[3]
     assert plan.lower_bound == 5
     assert plan.problems == (), "the gate decides about replicas on a raft-silent server"
@@ -218,7 +218,7 @@ def test_the_plan_for_people() -> None:
         "batch 2 takes 3 streams and consumers to reduced redundancy; 1 need a new leader",
     ]
     assert plan_lines([["a"]], why) == ["batch 1 of 1: a (x changed; y changed)"]
-    down = ("did not answer: the start of its servers reduces no redundancy",)
+    down = ("is down and starts first: this reduces no redundancy",)
     assert plan_lines([["b"]], why, down, [BatchEffect(leaders=0, groups=0)])[1] == f"batch 1 {down[0]}"
     assert plan_lines([], {}) == []
 
@@ -405,7 +405,7 @@ def test_reasons_and_effects_go_with_the_batches() -> None:
     plan = plan_roll(state, ["n1", "n2", "n3", "n4"], {}, RollRules(canary=1))
     assert plan.batches == (("n4",), ("n3",), ("n2",), ("n1",))
     assert [reason.partition(":")[0] for reason in plan.reasons] == [
-        "did not answer",
+        "is down and starts first",
         "is a canary",
         "",
         "has the meta leader, so it comes last",
