@@ -85,9 +85,9 @@ def _logs_page(logs: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> Pa
 
 def _cause_lines(number: int, cause: Mapping[str, Any]) -> list[str]:
     """Return a cause as lines for operators: severity, title, age, evidence, commands."""
-    age = "for an unknown time" if cause["age"] is None else f"for {human_seconds(cause['age'])}"
+    age = "" if cause["age"] is None else f" (for {human_seconds(cause['age'])})"
     return [
-        f"  {number}. {cause['severity']}: {cause['title']} ({age})",
+        f"  {number}. {cause['severity']}: {cause['title']}{age}",
         *(f"       {line}" for line in cause["evidence"] if line != cause["title"]),
         *(f"     $ {command}" for command in cause["commands"]),
     ]

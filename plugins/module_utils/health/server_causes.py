@@ -227,7 +227,10 @@ def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ..
         _START,
         *_for_good(names, taken, scene),
     )
-    title = f"{what}{f' ({states[0]})' if len(states) == 1 else ''}"
+    state = states[0] if len(states) == 1 else ""
+    if len(names) > 1:
+        state = state.replace("its host is", "their hosts are").replace("its host", "their hosts")
+    title = f"{what}{f' ({state})' if state else ''}"
     return RootCause(kind, with_symptoms(title, taken), taken, tuple(sorted(names)), commands, _silence(names, scene))
 
 
