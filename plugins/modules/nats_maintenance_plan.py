@@ -139,6 +139,12 @@ lines:
   sample:
     - "n3-c1 goes out of service until 2026-11-24T20:00:00Z (by ops@ctl-1: new disk)"
     - "while n3-c1 is stopped: 31 streams and consumers have reduced redundancy, 12 need a new leader"
+result:
+  description: The state of the servers after the maintenance has begun, as readable text.
+  returned: success
+  type: list
+  elements: str
+  sample: ["n3-c1 is out of service until 2026-11-24T20:00:00Z; `maintenance_leave --limit n3` ends it."]
 ok:
   description: Whether the maintenance may begin.
   returned: success
@@ -260,6 +266,11 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -
         # Each stop is evaluated against the state after the previous stop.
         "batches": batch_documents([[servers_by_host[host]] for host in hosts], hosts_by_server, rolling),
         "lines": list(made.lines),
+        "result": [
+            f"{mark.server} is out of service until {utc(mark.until)}; "
+            f"`maintenance_leave --limit {hosts_by_server[mark.server]}` ends it."
+            for mark in made.marks
+        ],
         "ok": not any(problem.severity == ERROR for problem in made.problems),
         "refusal": refusal("Maintenance is refused; no server was touched.", made.problems, scene),
         "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],

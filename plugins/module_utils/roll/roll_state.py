@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..nats.times import parse_time
+from ..units import counted
 
 #: The states of a host: its server has not been restarted yet, is running again, or its batch is complete.
 PLANNED, BACK, DONE = "planned", "back", "done"
@@ -52,6 +53,7 @@ def roll_state(
     window_over = bool(not_after) and now > parse_time(not_after.replace(" ", "T")).timestamp()
     undone = [host for host in planned if host not in done]
     state: dict[str, Any] = {"done": done, "undone": undone, "window_over": window_over, "resume": _resume(resume)}
+    state["result"] = f"{len(done)} of {counted(len(planned), 'server')} restarted"
     if not number:
         return state
     batch = batches[number - 1]

@@ -65,3 +65,5 @@ def test_single_replicas_are_moved_by_the_same_playbook() -> None:
     assert not made["ok"] and command in made["refusal"]
     (batch,) = made["batches"]
     assert (batch["hosts"], batch["gates"]["before"]["r1_policy"]) == (["h1"], "fail")
+    (result,) = made["result"]
+    assert result.startswith("n1 is out of service until 2") and "`maintenance_leave --limit h1`" in result

@@ -38,6 +38,7 @@ def test_hosts_are_done_when_their_batch_is_complete() -> None:
 
 def test_batch_starts_after_the_earlier_ones() -> None:
     assert state(1)["refusal"] == ""
+    assert state(0, n1=HostState(DONE))["result"] == "1 of 4 servers restarted"
     assert state(2, n1=HostState(DONE))["refusal"] == ""
     for earlier in (HostState(), HostState(BACK), HostState(failure="n1: it failed")):
         assert state(2, n1=earlier)["refusal"] == "batch 2 of 3 (n2, n3) was not started: an earlier batch failed."
