@@ -288,9 +288,20 @@ def test_the_newest_line_of_each_address_is_shown_although_journalctl_prints_it_
         refused.format("09:01.5", 9, "10.0.0.12:6222"),
         refused.format("07:00.1", 1, "10.0.0.12:6222"),
         refused.format("05:00.1", 7, "10.0.0.11:6222"),
+        "[8] 2026/11/20 10:01:00.1 [WRN] slow",
     ]
-    found = [(kind["count"], kind["text"].partition("tcp ")[2][:9], kind["last"][-7:]) for kind in log_kinds(lines, 8)]
+    errors = [kind for kind in log_kinds(lines, 8) if kind["level"] == "ERR"]
+    found = [(kind["count"], kind["text"].partition("tcp ")[2][:9], kind["last"][-7:]) for kind in errors]
     assert found == [(2, "10.0.0.12", "09:01.5"), (1, "10.0.0.11", "05:00.1")]
+
+
+def test_failed_routes_of_a_first_start_are_left_out() -> None:
+    refused = "[ERR] Error trying to connect to route (attempt 1): dial tcp 10.0.0.12:6222: connect: connection refused"
+    waiting = "[WRN] Waiting for routing to be established..."
+    start = [f"[8] 2026/11/20 10:00:00.5 {refused}", f"[8] 2026/11/20 10:00:09.12345 {waiting}"]
+    assert log_kinds(start, 8) == []
+    assert [kind["count"] for kind in log_kinds([*start, f"[8] 2026/11/20 10:02:00.5 {refused}"], 8)] == [2]
+    assert [kind["level"] for kind in log_kinds([*start, "[8] 2026/11/20 10:00:10 [WRN] slow"], 8)] == ["WRN"]
 
 
 def test_lines_from_before_the_last_start_do_not_count() -> None:
