@@ -124,6 +124,8 @@ streams:
   description:
     - Every stream with its consumers. The keys that describe the Raft group are the same as in RV(meta). Empty with
       O(detail=servers).
+    - A stream that no responding server has is included if O(account_users) has a user of its account. Its C(members)
+      are then the absent servers, and a C(size) of 0 means that the number of replicas is unknown.
   returned: success
   type: list
   elements: dict

@@ -137,6 +137,9 @@ def _jetstream(source: ReportSource) -> list[ReportTable]:
             columns,
             rows + source.absent_rows(),
             [{"server": "every replica", **sums(rows, *_STORED, *_LIMITS, *_API)}, once],
+            ["API Err counts the requests that a server refused since its start, such as those for a missing stream."]
+            if any(row.get("api_errors") for row in rows)
+            else [],
         ),
         _leaders(source),
     ]
