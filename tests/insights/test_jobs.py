@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def test_invalid_arguments_are_rejected(capsys: Output) -> None:
 def test_hours_without_snapshots_and_fast_clocks_are_reported(
     spark: SparkSession, tmp_path: Path, capsys: Output
 ) -> None:
-    ahead = HOUR + timedelta(days=400)
+    ahead = datetime.now(timezone.utc) + timedelta(days=400)
     Fleet(1, 0).write(tmp_path, (ahead - START).total_seconds())
     assert silver(tmp_path) == DONE
     said = capsys.readouterr()

@@ -394,13 +394,14 @@ def _report(lake: Lake, given: argparse.Namespace, start: datetime, end: datetim
 
 def _silver(lake: Lake, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:
     """Make the silver tables of the hours, and report the days with snapshots outside of them."""
-    later = [f"{day:%Y-%m-%d}" for day in lake.days("bronze/manifest") if day >= end]
     counted = module_util("units").counted
+    later = [day for day in lake.days("bronze/manifest") if day >= end]
     # An earlier --to leaves out later days on purpose.
-    if later and (datetime.now(timezone.utc) - end).total_seconds() < STOPPED:
+    future = [day for day in later if day >= datetime.now(timezone.utc)]
+    if future:
         say(
-            f"There are snapshots of {counted(len(later), 'day')} after --to, the first of {later[0]}: check whether the "
-            "collector's clock is ahead"
+            f"There are snapshots of {counted(len(future), 'day')} in the future, the first of {future[0]:%Y-%m-%d}: check "
+            "whether the collector's clock is ahead"
         )
     earlier = [f"{day:%Y-%m-%d}" for day in lake.unread_days(start.date())]
     if earlier:
@@ -411,7 +412,7 @@ def _silver(lake: Lake, given: argparse.Namespace, start: datetime, end: datetim
     # The tables of a day are made from all of its hours.
     begin = given.start or datetime.combine(start.date(), time(), timezone.utc)
     outcome = make_silver(lake, hours(begin, end), say, given.force)
-    return {**asdict(outcome), "later_days": later, "earlier_days": earlier}
+    return {**asdict(outcome), "later_days": [f"{day:%Y-%m-%d}" for day in later], "earlier_days": earlier}
 
 
 def reason(error: Exception) -> str:
