@@ -260,9 +260,10 @@ def next_issue_time(newest: int, now: float) -> int:
 
 def refused_dangers(dangers: Iterable[AccountDanger], allow: Collection[str]) -> str:
     """Return why a change with these dangers is refused, with the remedy, or an empty text."""
-    refused = [one for one in dangers if one.kind not in allow]
-    if not refused:
+    found = list(dangers)
+    kinds = sorted({one.kind for one in found})
+    if set(kinds) <= set(allow):
         return ""
-    kinds = ", ".join(sorted({one.kind for one in refused}))
-    reasons = "; ".join(f"{one.message} ({one.kind})" for one in refused)
-    return f"{reasons}. To proceed anyway: allow: [{kinds}]"
+    # All of them, because `allow` must contain all kinds.
+    reasons = "; ".join(f"{one.message} ({one.kind})" for one in found)
+    return f"{reasons}. To proceed anyway: allow: [{', '.join(kinds)}]"

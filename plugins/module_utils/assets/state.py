@@ -416,10 +416,11 @@ def ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[Da
 
 def refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:
     """Raise NatsFailure dangerous for dangers that `allow` does not contain."""
-    refused = [danger for danger in dangers if danger.kind not in run_options.allow]
-    if refused:
-        kinds = sorted({danger.kind for danger in refused})
-        reasons = "; ".join(f"{danger.message} ({danger.kind})" for danger in refused)
+    found = list(dangers)
+    kinds = sorted({danger.kind for danger in found})
+    if not set(kinds) <= set(run_options.allow):
+        # All of them, because `allow` must contain all kinds.
+        reasons = "; ".join(f"{danger.message} ({danger.kind})" for danger in found)
         raise asset.failure("dangerous", f"{reasons}. To proceed anyway: allow: [{', '.join(kinds)}]")
 
 

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
     DANGERS,
     AccountChange,
+    AccountDanger,
     absent_change,
     keyless,
     missing_activations,
@@ -120,6 +121,9 @@ def test_danger_is_refused_unless_it_is_allowed(
     refused = refused_dangers(change.dangers, [one for one in DANGERS if one != kind])
     assert message in refused and refused.endswith(f"To proceed anyway: allow: [{kind}]")
     assert refused_dangers(change.dangers, [kind]) == ""
+    more = [*change.dangers, AccountDanger("z", "more")]
+    assert refused_dangers(more, [kind]) == refused_dangers(more, [])
+    assert refused_dangers(more, [kind]).endswith(f"; more (z). To proceed anyway: allow: [{kind}, z]")
 
 
 def test_revoked_connection_is_not_a_danger() -> None:
