@@ -97,6 +97,10 @@ class Scene:
     )
 
 
+#: The ends of the codes of problems of groups without a quorum.
+_NO_QUORUM = ("_no_leader", "_no_quorum", "_leader_disputed")
+
+
 @dataclass(frozen=True)
 class RootCause:
     """One cause with its symptoms. `age`: seconds since the cause was first seen, None if unknown. `commands`: commands
@@ -124,10 +128,13 @@ class RootCause:
 
     @property
     def evidence(self) -> list[str]:
-        """Return the messages of the cause's problems, starting with one of each kind."""
+        """Return the messages of the cause's problems, starting with one of each kind: the first, those without a quorum,
+        the others."""
         first = {problem.code: problem for problem in reversed(self.problems)}
         others = [problem.message for problem in self.problems if first[problem.code] is not problem]
-        return [first[code].message for code in dict.fromkeys(problem.code for problem in self.problems)] + others
+        kinds = list(dict.fromkeys(problem.code for problem in self.problems))
+        kinds[1:] = sorted(kinds[1:], key=lambda code: not code.endswith(_NO_QUORUM))
+        return [first[code].message for code in kinds] + others
 
     def as_dict(self, evidence: int = 3) -> dict[str, Any]:
         """Return the cause for a module's result, with at most this many messages of its problems."""
@@ -297,7 +304,7 @@ def symptoms(problems: Iterable[Problem]) -> str:
     stop: dict[str, None] = {}
     unready: dict[str, None] = {}
     for problem in problems:
-        if problem.code.endswith(("_no_leader", "_no_quorum", "_leader_disputed")):
+        if problem.code.endswith(_NO_QUORUM):
             lost[problem.subject] = None
         elif problem.code.endswith(("_replica_behind", "_replica_count")):
             missed[problem.subject] = None
