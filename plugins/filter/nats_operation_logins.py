@@ -22,10 +22,10 @@ options:
   purpose:
     description:
       - V(all) returns all users. V(smoke_test) also returns the applications' users with a known password, and
-        V(assets) one of them for each account that has no other user. V(host) returns only users without a signing
+        V(each_account) one of them for each account that has no other user. V(host) returns only users without a signing
         key, for programs that run without the controller.
     type: str
-    choices: [all, smoke_test, assets, host]
+    choices: [all, smoke_test, each_account, host]
     required: true
   accounts:
     description: The accounts by name, with nats-server's own keys.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.module_runs import form
-from support.nats_processes import SYS_PASSWORD, NatsProcesses, run_playbook
+from support.module_runs import form, run_in_process
+from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, NatsProcesses, run_playbook
 
 pytestmark = pytest.mark.playbook
 
@@ -68,6 +68,7 @@ def inventory(cluster: PlacedProcesses) -> str:
         "nats_server_jetstream_store_dir": str(cluster.directory),
         "nats_server_log_file": f"{cluster.directory}/{{{{ inventory_hostname }}}}.txt",
         "nats_server_system_password": SYS_PASSWORD,
+        "nats_server_accounts": {"APP": {"jetstream": True, "users": [{"user": APP_USER, "password": APP_PASSWORD}]}},
     }
     path = cluster.directory / "inventory.yml"
     path.write_text(json.dumps({"nats": {"hosts": hosts, "vars": variables}}))
@@ -127,6 +128,24 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
         assert found[check] in ("ok", "found"), check
     assert found["routes"] == found["clocks"] == found["versions"] == "ok"
     assert "natsops.jetstream.deploy" in text
+
+    # The only server of a stream dies. The application's user of the inventory suffices to find the stream.
+    faulty.add_stream("LONE", 1)
+    (lone,) = run_in_process("nats_stream_info", faulty.sys_connection(), stream="LONE")["streams"]
+    faulty.kill(lone["leader"])
+    left = {**faulty.sys_connection(), "servers": [faulty.url(name) for name in faulty.names if name != lone["leader"]]}
+    deadline = time.monotonic() + 60
+    while not run_in_process("nats_cluster_info", left)["meta"]["leader"]:
+        assert time.monotonic() < deadline
+    text, data = diagnose(faulty, "-i", hosts)
+    told = [
+        line
+        for line in data["causes"][0]["evidence"]
+        if "stream APP/LONE has no leader: its replicas are only on" in line
+    ]
+    assert told and lone["leader"] in told[0], data["causes"]
+    faulty.start()
+    form(faulty)
 
     # Two of the three servers die; the third keeps running without a meta leader.
     faulty.kill("n1", "n2")

@@ -110,7 +110,7 @@ class OperatorLogins:
 
 def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]]:
     """Return the users with which an operation logs in. `purpose`: `all`; `smoke_test`, which adds the applications'
-    users with a known password; `assets`, which adds one of them to each account that has no other user; or `host`,
+    users with a known password; `each_account`, which adds one of them to each account that has no other user; or `host`,
     without users of signing keys, for programs that run without the controller.
 
     Raises ValueError for an unknown purpose, and if a signing key would leave the controller."""
@@ -119,8 +119,8 @@ def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]
     with_keys = [user for user in given.users if "key_directory" in user or "account_seed" in user]
     if purpose == "host":
         return [*(dict(user) for user in given.users if user not in with_keys), *admins]
-    if purpose not in ("all", "smoke_test", "assets"):
-        raise ValueError(f"purpose: must be all, smoke_test, assets or host, not {purpose!r}")
+    if purpose not in ("all", "smoke_test", "each_account"):
+        raise ValueError(f"purpose: must be all, smoke_test, each_account or host, not {purpose!r}")
     away = dict.fromkeys(host for host in given.runs_on if host not in ("localhost", "127.0.0.1"))
     if away and (with_keys or given.key_directory):
         raise ValueError(
@@ -132,7 +132,7 @@ def operation_logins(given: OperatorLogins, purpose: str) -> list[dict[str, Any]
     applications: list[dict[str, str]] = []
     if purpose == "smoke_test":
         applications = clients(given.accounts, [given.system_account])
-    elif purpose == "assets" and not minted:
+    elif purpose == "each_account" and not minted:
         served = [*own_accounts, *(one["account"] for one in admins)]
         applications = [
             next(users) for _account, users in groupby(clients(given.accounts, served), itemgetter("account"))

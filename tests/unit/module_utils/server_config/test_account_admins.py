@@ -116,7 +116,7 @@ def admin(account: str) -> dict[str, str]:
         ("all", [OPS, KEY], {}, [OPS, KEY]),
         ("all", [KEY], {"key_directory": "/k"}, [KEY, {"account": "*", "key_directory": "/k"}, admin("BARE")]),
         ("smoke_test", [OPS], {}, [OPS, APPLICATION, admin("APP")]),
-        ("assets", [OPS], {}, [OPS, admin("APP")]),
+        ("each_account", [OPS], {}, [OPS, admin("APP")]),
         ("host", [OPS, KEY], {"key_directory": "/k"}, [OPS]),
         ("host", [KEY], {"runs_on": "n1"}, [admin("BARE")]),
         ("all", [OPS], {"runs_on": "n1"}, [OPS, admin("APP")]),
@@ -134,14 +134,14 @@ def test_the_least_limited_application_of_each_account_serves_its_assets() -> No
     accounts = {"APP": {"jetstream": True, "users": users}, "BARE": {"jetstream": True, "users": [limited]}}
     given = OperatorLogins([], accounts, None, "operator-", "$SYS", "", [])
     reader = {"account": "BARE", "user": "reader", "password": "r"}
-    assert operation_logins(given, "assets") == [APPLICATION, reader]
-    assert operation_logins(replace(given, users=[OPS]), "assets") == [OPS, APPLICATION]
-    assert operation_logins(replace(given, password="secret"), "assets") == [admin("APP"), admin("BARE")]
+    assert operation_logins(given, "each_account") == [APPLICATION, reader]
+    assert operation_logins(replace(given, users=[OPS]), "each_account") == [OPS, APPLICATION]
+    assert operation_logins(replace(given, password="secret"), "each_account") == [admin("APP"), admin("BARE")]
     minted = {"account": "*", "key_directory": "/k"}
-    assert operation_logins(replace(given, key_directory="/k"), "assets") == [minted]
+    assert operation_logins(replace(given, key_directory="/k"), "each_account") == [minted]
 
 
-@pytest.mark.parametrize("purpose", ["all", "smoke_test", "assets"])
+@pytest.mark.parametrize("purpose", ["all", "smoke_test", "each_account"])
 @pytest.mark.parametrize(
     ("users", "key_directory"), [([], "/k"), ([KEY], ""), ([{"account": "APP", "account_seed": "SA"}], "")]
 )
@@ -152,5 +152,5 @@ def test_no_signing_key_leaves_the_controller(purpose: str, users: list[dict[str
 
 
 def test_unknown_purpose_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be all, smoke_test, assets or host, not 'some'"):
+    with pytest.raises(ValueError, match="must be all, smoke_test, each_account or host, not 'some'"):
         logins("some")
