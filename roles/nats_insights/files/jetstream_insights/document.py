@@ -54,7 +54,7 @@ def _lines() -> Iterator[str]:
         yield from ("", f"### {theme}", "", explained)
         for table in tables:
             yield from _gold(table)
-    yield _FINDINGS
+    yield from (_FINDINGS, "", "### Tables")
     for name, schema in lifetime.COLUMNS.items():
         yield from _columns(name, schema, lifetime.ROWS[name])
 
