@@ -144,7 +144,7 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
         if "stream APP/LONE has no leader: its replicas are only on" in line
     ]
     assert told and lone["leader"] in told[0], data["causes"]
-    faulty.start()
+    faulty.start(lone["leader"])
     form(faulty)
 
     # Two of the three servers die; the third keeps running without a meta leader.
