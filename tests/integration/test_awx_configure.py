@@ -117,6 +117,7 @@ def check_people(awx: AwxServer) -> None:
     enabled = {schedule["name"]: schedule["rrule"] for schedule in awx.store["schedules"] if schedule["enabled"]}
     assert enabled == {
         "NATS snapshot": "DTSTART:20260101T000000Z RRULE:FREQ=MINUTELY;INTERVAL=15",
+        "NATS insights": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1;BYHOUR=0;BYMINUTE=30",
         "NATS back up": "DTSTART:20260101T000000Z RRULE:FREQ=DAILY;INTERVAL=1;BYHOUR=2;BYMINUTE=0",
         "NATS drill": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=SA",
         "NATS certificates": "DTSTART:20260101T000000Z RRULE:FREQ=WEEKLY;INTERVAL=1;BYDAY=MO;BYHOUR=5;BYMINUTE=0",
@@ -237,7 +238,10 @@ def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
             "on-call would approve its own plans",
         ),
         ({"nats_awx_credentials": {"ssh": "C1 ssh"}}, "ssh: unknown type. The types are machine, vault"),
-        ({"nats_awx_schedules": {"backup": True}}, "backup: unknown schedule. The schedules are snapshot, back up"),
+        (
+            {"nats_awx_schedules": {"backup": True}},
+            "backup: unknown schedule. The schedules are snapshot, insights, back up",
+        ),
         ({"login": {"CONTROLLER_OAUTH_TOKEN": "wrong"}}, "HTTP 401"),
         ({"nats_awx_prefix": "x" * 513}, "is not a valid choice"),
         ({"nats_awx_notifications": [WITHOUT_CHANNELS]}, "n: Unable to create notification_template n"),
