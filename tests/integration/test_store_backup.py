@@ -516,7 +516,7 @@ def test_playbook_restores_the_data_of_two_of_five_servers(tmp_path: Path, run_m
 
         assert wait_until(look, lambda found: not leaders(found), 60).done
         start(hosts, "n2", run_module)
-        # A server that starts reports the last leader that it knew until it has no quorum.
+        # After its start, a server reports its last leader until it notices the loss of the quorum.
         assert wait_until(look, lambda found: not leaders(found), 60).done
 
         # The configuration of these hosts still exists.

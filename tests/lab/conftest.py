@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import lab as labs
@@ -32,6 +34,13 @@ SITES = (
     "w3/west",
     "n1/north",
 )
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home directory with a short path: that of an SSH connection's socket in it may have 107 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

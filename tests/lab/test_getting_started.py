@@ -35,14 +35,13 @@ def put_release(folder: Path) -> None:
 # The first run of the README (test_readme.py) deploys the same cluster with the same playbooks.
 @pytest.mark.chaos
 def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
-    controller: Controller, tmp_path: Path
+    controller: Controller, home: Path, tmp_path: Path
 ) -> None:
     lab = controller.lab
     example = re.findall(r"ansible_host: ([\d.]+)", "".join(step.text for step in STEPS))
     assert len(example) == len(HOSTS)
     addresses = dict(zip(example, (controller.address(host) for host in HOSTS), strict=True))
-    home, checkout = tmp_path / "home", tmp_path / "checkout"
-    home.mkdir()
+    checkout = tmp_path / "checkout"
     if (settings := Path("~/.config/pip").expanduser()).is_dir():
         shutil.copytree(settings, home / ".config/pip")
     shutil.copytree(CHECKOUT, checkout, ignore=shutil.ignore_patterns(".cache", ".git", ".demo", "__pycache__"))

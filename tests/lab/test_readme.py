@@ -118,14 +118,13 @@ def github(lab: str, folder: Path) -> Iterator[dict[str, str]]:
 
 
 def test_the_first_run_deploys_a_healthy_cluster_on_minimal_hosts(
-    minimal_controller: Controller, tmp_path: Path
+    minimal_controller: Controller, home: Path, tmp_path: Path
 ) -> None:
     controller, lab = minimal_controller, minimal_controller.lab
     example = re.findall(r"ansible_host: ([\d.]+)", "".join(block.text for block in BLOCKS))
     assert len(example) == len(HOSTS)
     addresses = dict(zip(example, (controller.address(host) for host in HOSTS), strict=True))
-    home, checkout = tmp_path / "home", tmp_path / "checkout"
-    home.mkdir()
+    checkout = tmp_path / "checkout"
     if (settings := Path("~/.config/pip").expanduser()).is_dir():
         shutil.copytree(settings, home / ".config/pip")
     shutil.copytree(CHECKOUT, checkout, ignore=shutil.ignore_patterns(".cache", ".git", ".demo", "__pycache__"))
