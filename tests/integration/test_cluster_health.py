@@ -308,8 +308,8 @@ def test_the_gate_outlives_the_server_it_is_connected_to(
     connection = {**cluster.sys_connection(), "timeout": 1}
     looks: Queue[tuple[bool, float]] = Queue()
 
-    def watched(api: SystemApi, params: Mapping[str, Any], elections: bool) -> Callable[[], Sample]:
-        sample = make_sampler(api, params, elections)
+    def watched(api: SystemApi, params: Mapping[str, Any], **options: Any) -> Callable[[], Sample]:
+        sample = make_sampler(api, params, **options)
 
         def look() -> Sample:
             begun, seen = time.monotonic(), sample()
