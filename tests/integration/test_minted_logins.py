@@ -178,7 +178,9 @@ def test_other_subjects_are_denied(minted: Minted, account: str) -> None:
 def test_creds_of_a_role_need_no_inbox_prefix(
     role: str, rules: dict[str, Any], minted: Minted, run_module: Runner, tmp_path: Path
 ) -> None:
+    seed = minted.seeds["APP"]
     minted.declare("APP", {**NATSOPS, role: rules})
+    minted.seeds["APP"] = seed  # of the role natsops, not of the new role
     file = tmp_path / "team.creds"
     user = {"account": "APP", "name": "team", "role": role, "key_directory": str(minted.keys), "dest": str(file)}
     issued = run_module("nats_user_credentials", minted.system(), **user)
