@@ -193,12 +193,15 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
         yield from (", ".join(support).capitalize() + ".", "")
     options = dict(doc.get("options") or {})
     connects = bool(shared) and set(shared) <= set(options)
-    own = {key: option for key, option in options.items() if not (connects and key in shared)}
+    users = fragment_options("accounts")
+    common = {**(shared if connects else {}), **(users if connects and set(users) <= set(options) else {})}
+    own = {key: option for key, option in options.items() if key not in common}
     if own:
         yield from table(("option", "type", "default", "description"), option_rows(own, {}))
         yield ""
     if connects:
-        yield from ("It takes the [connection options](#connection-options) as well.", "")
+        also = " and [`account_users`](#account-users)" if set(users) <= set(common) else ""
+        yield from (f"It takes the [connection options](#connection-options){also} as well.", "")
     if entry.get("return"):
         rows = ((f"`{key}`", kind(value), text(value.get("description"))) for key, value in entry["return"].items())
         yield from table(("returns", "type", "description"), rows)
@@ -225,6 +228,9 @@ def plugin_page(title: str, plugin_type: str) -> str:
             *table(("option", "type", "default", "description"), option_rows(shared, {})),
             "",
         ]
+    if plugin_type == "module":
+        users = option_rows(fragment_options("accounts"), {})
+        lines += ["## Account users", "", *table(("option", "type", "default", "description"), users), ""]
     for name, entry in docs.items():
         lines += plugin_section(name, entry, shared)
     return "\n".join(lines).rstrip() + "\n"
@@ -261,6 +267,7 @@ def event_source_page() -> str:
     for name, entry in docs.items():
         lines += plugin_section(name, entry, fragment_options("connection"))
     page = "\n".join(lines).replace("(#connection-options)", "(modules.md#connection-options)")
+    page = page.replace("(#account-users)", "(modules.md#account-users)")
     return page.replace("| returns |", "| key of `event.nats` |").rstrip() + "\n"
 
 
