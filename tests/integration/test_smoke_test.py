@@ -153,7 +153,7 @@ def test_no_user_with_permission(make_cluster: MakeCluster, run_module: Runner) 
     assert result["account"] is None
     assert result["summary"] == "6 pairs of 3 servers carry messages (sys)"
     assert [text.partition(":")[0] for text in result["not_tested"]] == [
-        "app of account APP",
+        "app of account APP was not used",
         "no user of an account may send messages",
         "no stream was tested",
     ]
