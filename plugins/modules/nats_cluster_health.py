@@ -402,7 +402,7 @@ from ..module_utils.health.causes import cause_lines
 from ..module_utils.health.problem_file import write_problem_file
 from ..module_utils.health.routes import MESH_SPEC, Mesh
 from ..module_utils.health.rules import entries_behind
-from ..module_utils.health.run_mesh import wait_for_mesh
+from ..module_utils.health.run_mesh import mesh_failure, wait_for_mesh
 from ..module_utils.health.sampling import SAMPLE_SPEC, Sample, make_sampler
 from ..module_utils.maintenance import parse_marks
 from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_with_accounts
@@ -671,9 +671,10 @@ def check_mesh(api: SystemApi, outcome: GateDecision, params: Mapping[str, Any])
     """Raise NatsFailure mesh_incomplete if connections between the servers of the option `mesh` are missing."""
     names = params["mesh"]["server_names"]
     mesh = Mesh(**{name: params["mesh"][name] for name in MESH_SPEC})
-    problems = wait_for_mesh(api, outcome.last.cluster.servers if outcome.last.cluster else (), names, mesh)
-    if problems:
-        raise NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}")
+    servers = outcome.last.cluster.servers if outcome.last.cluster else ()
+    failure = mesh_failure(wait_for_mesh(api, servers, names, mesh))
+    if failure:
+        raise failure
 
 
 def read(client: Client, accounts: Callable[[], Connections], module: AnsibleModule, uncovered: str) -> dict[str, Any]:

@@ -358,6 +358,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.health.routes import MESH_ENDPOINTS, MESH_SPEC, Mesh, mesh_problems, unread
+from ..module_utils.health.run_mesh import mesh_failure
 from ..module_utils.module import fail, make_module, run
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
@@ -523,8 +524,7 @@ def refusal(result: Mapping[str, Any]) -> NatsFailure | None:
     holes = unread(result["missing"], result["incomplete"])
     if holes:
         return NatsFailure("server_missing", "; ".join(holes))
-    problems = result.get("mesh_problems")
-    return NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}") if problems else None
+    return mesh_failure(result.get("mesh_problems", ()))
 
 
 def read(client: Client, module: AnsibleModule) -> dict[str, Any]:

@@ -253,9 +253,9 @@ def _causes(evidence: DiagnosisEvidence) -> list[RootCause]:
     disks = {
         host["server_name"]: host["disk_percent"] for host in evidence.hosts if host.get("disk_percent") is not None
     }
-    known: dict[str, Any] = {"hosts": states, "disks": disks, "maintenance": mark_texts(evidence.marks, time.time())}
-    known["inventory"] = evidence.inventory
-    return root_causes(problems, scene_of_info(info, **known))
+    away = mark_texts(evidence.marks, time.time())
+    scene = scene_of_info(info, hosts=states, disks=disks, maintenance=away, inventory=evidence.inventory)
+    return root_causes(problems, scene)
 
 
 def _cause_row(

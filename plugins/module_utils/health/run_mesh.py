@@ -30,6 +30,11 @@ def wait_for_mesh(api: SystemApi, servers: Sequence[Server], names: Collection[s
     ).value
 
 
+def mesh_failure(problems: Sequence[str]) -> NatsFailure | None:
+    """Return the failure for these problems of the mesh, None if there are none."""
+    return NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}") if problems else None
+
+
 def _read_problems(api: SystemApi, servers: Sequence[Server], missing: Sequence[str], mesh: Mesh) -> list[str]:
     rows: dict[str, dict[str, Any]] = {
         server.id: {
