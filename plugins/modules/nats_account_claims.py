@@ -171,7 +171,6 @@ from ..module_utils.accounts.change import (
     absent_change,
     missing_exporters,
     present_change,
-    refused_dangers,
 )
 from ..module_utils.accounts.plan import closing_rows
 from ..module_utils.accounts.run_claims import (
@@ -188,6 +187,7 @@ from ..module_utils.accounts.run_claims import (
 from ..module_utils.module import make_module, run
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.problem import refused_dangers
 
 
 def planned(state: AccountsState, params: Mapping[str, Any]) -> AccountChange:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..problem import Danger
 from ..screen import printable, some_names
 from ..units import counted
 from .builtin import builtin_scope
@@ -49,14 +50,6 @@ DROP_KEY, CLOSE_CONNECTIONS, LIMITS_BELOW_USE, LOST_IMPORTS, SYSTEM_ACCOUNT, UNK
 
 
 @dataclass(frozen=True)
-class AccountDanger:
-    """A consequence of a change that needs permission. `kind`: one of DANGERS."""
-
-    kind: str
-    message: str
-
-
-@dataclass(frozen=True)
 class AccountChange:
     """The change of one account. `account`: its public key, empty if the key has yet to be created.
 
@@ -70,7 +63,7 @@ class AccountChange:
     desired: Claims | None
     changes: tuple[dict[str, Any], ...] = ()
     closes: tuple[Closing, ...] = ()
-    dangers: tuple[AccountDanger, ...] = ()
+    dangers: tuple[Danger, ...] = ()
     obstacles: tuple[str, ...] = ()
 
     @property
@@ -138,14 +131,14 @@ def compared_change(
     obstacles = _stream_obstacles(actual, desired, live)
     dangers = [
         *_closing_dangers(closes),
-        *(AccountDanger(LIMITS_BELOW_USE, one) for one in exceeded_limits(actual, desired, live)),
-        *(AccountDanger(LOST_IMPORTS, one) for one in lost_imports(name, actual, desired, evaluations)),
+        *(Danger(LIMITS_BELOW_USE, one) for one in exceeded_limits(actual, desired, live)),
+        *(Danger(LOST_IMPORTS, one) for one in lost_imports(name, actual, desired, evaluations)),
     ]
     if key in trust.system_accounts:
-        dangers.append(AccountDanger(SYSTEM_ACCOUNT, "it is the system account, to which this login belongs"))
+        dangers.append(Danger(SYSTEM_ACCOUNT, "it is the system account, to which this login belongs"))
     if actual.unknown:
         lost = f"claims unknown to this collection would be lost: {some_names(actual.unknown)}"
-        dangers.append(AccountDanger(UNKNOWN_CLAIMS, lost))
+        dangers.append(Danger(UNKNOWN_CLAIMS, lost))
     return AccountChange(
         name, key, CHANGE, before, desired, tuple(changes), tuple(closes), tuple(dangers), tuple(obstacles)
     )
@@ -175,7 +168,7 @@ def absent_change(name: str, evaluations: Sequence[Evaluation], trust: Trust, li
         return AccountChange(name, key, DELETE, before, None, obstacles=(f"unreadable: {'; '.join(before.problems)}",))
     closes = closed_connections(actual, None, live)
     others = [one for one in evaluations if one is not before]
-    lost = [AccountDanger(LOST_IMPORTS, one) for one in lost_imports(before.label, actual, None, others)]
+    lost = [Danger(LOST_IMPORTS, one) for one in lost_imports(before.label, actual, None, others)]
     dangers = (*_closing_dangers(closes), *lost)
     obstacles = tuple(_stream_obstacles(actual, None, live))
     return AccountChange(before.label, key, DELETE, before, None, (), tuple(closes), dangers, obstacles)
@@ -202,11 +195,11 @@ def _stream_obstacles(actual: Claims, desired: Claims | None, live: AccountUse) 
     return found
 
 
-def _closing_dangers(closes: Iterable[Closing]) -> list[AccountDanger]:
+def _closing_dangers(closes: Iterable[Closing]) -> list[Danger]:
     """Return the closings that need permission. Closing the connections of a revoked user is the purpose of the
     revocation."""
     return [
-        AccountDanger(
+        Danger(
             DROP_KEY if one.rule == DROPPED_KEY else CLOSE_CONNECTIONS,
             f"{one.reason}: closes {counted(one.count, 'connection')}",
         )
@@ -256,14 +249,3 @@ def next_issue_time(newest: int, now: float) -> int:
     """Return the issue time for new claims, later than that of all copies. A server that was stopped while claims of
     the same second were pushed keeps its copy (dirstore.go saveIfNewer)."""
     return max(int(now), newest + 1)
-
-
-def refused_dangers(dangers: Iterable[AccountDanger], allow: Collection[str]) -> str:
-    """Return why a change with these dangers is refused, with the remedy, or an empty text."""
-    found = list(dangers)
-    kinds = sorted({one.kind for one in found})
-    if set(kinds) <= set(allow):
-        return ""
-    # All of them, because `allow` must contain all kinds.
-    reasons = "; ".join(f"{one.message} ({one.kind})" for one in found)
-    return f"{reasons}. To proceed anyway: allow: [{', '.join(kinds)}]"

@@ -9,12 +9,12 @@ Sources: server/stream.go (configUpdateCheck), server/consumer.go (checkNewConsu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..documents import owning_document
 from ..health.rules import Limits, group_problems
 from ..nats.model import CONSUMER, RaftGroup
+from ..problem import Danger
 from ..subjects import subject_matches
 from ..units import counted
 from .config import SECOND, Config, Release
@@ -30,17 +30,6 @@ DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN = (
 DANGERS = (DATA_LOSS, FEWER_REPLICAS, IN_USE, IRREVERSIBLE, FOREIGN)
 #: Metadata keys that tools commonly use to mark their assets. (The Kubernetes controller NACK leaves no mark.)
 MANAGER_KEYS = ("managed-by", "managed_by", "app.kubernetes.io/managed-by")
-
-
-@dataclass(frozen=True)
-class Danger:
-    """Why a change is refused unless `allow` contains its kind."""
-
-    kind: str
-    message: str
-
-    def as_dict(self) -> dict[str, str]:
-        return {"kind": self.kind, "message": self.message}
 
 
 _NEVER_CHANGES = {

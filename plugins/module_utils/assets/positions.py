@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .change_rules import DATA_LOSS, IN_USE, Danger, activity
+from ..problem import Danger
+from .change_rules import DATA_LOSS, IN_USE, activity
 from .config import OptionError
 
 Info = Mapping[str, Any]

@@ -17,11 +17,11 @@ from ..nats.jetstream_api import require_name
 from ..nats.meta_api import MetaApi
 from ..nats.model import Cluster
 from ..nats.system_api import SystemApi
+from ..problem import Danger, refused_dangers
 from ..screen import listed
 from ..units import counted
 from ..waiting import wait_until
 from . import change_rules
-from .change_rules import Danger
 from .state import RunOptions, asset_result
 
 
@@ -92,8 +92,9 @@ def ensure_account_purged(
     ]
     if not found:
         dangers = [Danger(change_rules.DATA_LOSS, "streams that no server reports are deleted")]
-    if change_rules.DATA_LOSS not in run_options.allow:
-        raise purge.failure("dangerous", f"{dangers[0].message} (data_loss). To proceed anyway: allow: [data_loss]")
+    refused = refused_dangers(dangers, run_options.allow)
+    if refused:
+        raise purge.failure("dangerous", refused)
     if not run_options.check_mode:
         purge.request()
         seen = wait_until(purge.streams, lambda left: not left, run_options.wait_timeout)

@@ -15,12 +15,12 @@ from ..nats.client import NatsFailure
 from ..nats.error_codes import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
 from ..nats.jetstream_api import JetStreamApi
 from ..nats.times import parse_time
+from ..problem import Danger
 from ..units import counted, parse_duration
 from ..waiting import wait_until
 from . import change_rules
 from . import config as rules
 from .buckets import is_kv, kv_stream, kv_subject, require_bucket
-from .change_rules import Danger
 from .config import OptionError
 from .entries import (
     DELETION,

@@ -19,11 +19,11 @@ from ..host.files import to_disk
 from ..nats.client import NatsFailure
 from ..nats.error_codes import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
 from ..nats.jetstream_api import JetStreamApi
+from ..problem import Danger
 from ..units import counted, human_bytes
 from ..waiting import wait_until
 from . import change_rules
 from .buckets import is_object, object_stream, require_bucket
-from .change_rules import Danger
 from .config import OptionError
 from .objects import CHUNK, StoredObject, chunks_subject, description_subject, read_description, write_description
 from .state import RunOptions, StreamAsset, asset_result, refuse

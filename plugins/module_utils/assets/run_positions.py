@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..problem import Danger
 from ..waiting import wait_until
 from . import change_rules
 from . import config as rules
-from .change_rules import Danger
 from .config import OptionError
 from .positions import (
     RESET_SINCE,

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..nats.client import NatsFailure
+from ..problem import Danger
 from ..screen import listed
 from ..units import counted
 from ..waiting import wait_until
 from . import change_rules
 from . import config as rules
-from .change_rules import Danger
 from .state import COUNTED_SUBJECTS, Info, RunOptions, StreamAsset, asset_result, ownership, refuse
 
 #: Maximum number of missing sequences that are read to count messages.

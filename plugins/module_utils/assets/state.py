@@ -20,10 +20,10 @@ from ..nats.jetstream_api import JetStreamApi
 from ..nats.model import RaftGroup
 from ..nats.replies import consumer_group, stream_group
 from ..nats.times import parse_time
+from ..problem import Danger, refused_dangers
 from ..waiting import positive, wait_until
 from . import change_rules
 from . import config as rules
-from .change_rules import Danger
 from .config import OptionError
 
 Info = Mapping[str, Any]
@@ -416,12 +416,9 @@ def ownership(asset: Asset, old: rules.Config, desired: rules.Config) -> list[Da
 
 def refuse(asset: Asset, dangers: Iterable[Danger], run_options: RunOptions) -> None:
     """Raise NatsFailure dangerous for dangers that `allow` does not contain."""
-    found = list(dangers)
-    kinds = sorted({danger.kind for danger in found})
-    if not set(kinds) <= set(run_options.allow):
-        # All of them, because `allow` must contain all kinds.
-        reasons = "; ".join(f"{danger.message} ({danger.kind})" for danger in found)
-        raise asset.failure("dangerous", f"{reasons}. To proceed anyway: allow: [{', '.join(kinds)}]")
+    refused = refused_dangers(dangers, run_options.allow)
+    if refused:
+        raise asset.failure("dangerous", refused)
 
 
 def _same(one: Info | None, other: Info | None) -> bool:

@@ -13,14 +13,12 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.change import (
     DANGERS,
     AccountChange,
-    AccountDanger,
     absent_change,
     keyless,
     missing_activations,
     missing_exporters,
     next_issue_time,
     present_change,
-    refused_dangers,
     with_keys,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.claims import (
@@ -40,6 +38,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan im
     AccountUse,
     LiveConnection,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Danger, refused_dangers
 from support.credentials import Key, make_jwt, new_key
 
 NOW = 1_800_000_000.0
@@ -121,7 +120,7 @@ def test_danger_is_refused_unless_it_is_allowed(
     refused = refused_dangers(change.dangers, [one for one in DANGERS if one != kind])
     assert message in refused and refused.endswith(f"To proceed anyway: allow: [{kind}]")
     assert refused_dangers(change.dangers, [kind]) == ""
-    more = [*change.dangers, AccountDanger("z", "more")]
+    more = [*change.dangers, Danger("z", "more")]
     assert refused_dangers(more, [kind]) == refused_dangers(more, [])
     assert refused_dangers(more, [kind]).endswith(f"; more (z). To proceed anyway: allow: [{kind}, z]")
 
