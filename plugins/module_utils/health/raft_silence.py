@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..nats.model import NEVER_HEARD, Cluster, Peer
+from ..nats.server_versions import RAFT_SILENT
 
 #: Seconds without contact with a leader after which a server that responds is raft-silent: ten missed heartbeats.
 SILENT_AFTER = 10.0
@@ -38,14 +39,22 @@ class MetaContact:
 def raft_silent_servers(cluster: Cluster) -> list[str]:
     """Return the sorted names of the servers that respond but have had no contact with a leader for too long. The
     leader is the meta leader or, if streams and consumers were read, that of any of their groups: a single group may be
-    silent."""
+    silent. A server that was silent at its first start never became a member of the meta group; it counts if its
+    version has the defect, because a server that was removed from the group reports the same state."""
     silent = set(_silent_for_leader(cluster))
     return sorted(server.name for server in cluster.servers if server.name in silent and server.uptime > STARTED_FOR)
 
 
 def _silent_for_leader(cluster: Cluster) -> Iterator[str]:
     if cluster.meta is not None:
-        yield from (peer.name for peer in cluster.meta.group.peers if peer.active > SILENT_AFTER)
+        meta = cluster.meta
+        yield from (peer.name for peer in meta.group.peers if peer.active > SILENT_AFTER)
+        never_added = {name for name, leader in meta.views.items() if leader == meta.group.leader} - meta.known
+        yield from (
+            server.name
+            for server in cluster.servers
+            if server.name in never_added and RAFT_SILENT.affects(server.version)
+        )
     for stream in cluster.streams:
         for group in stream.groups:
             # A member that was just added has had no contact yet.

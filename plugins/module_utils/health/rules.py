@@ -416,6 +416,7 @@ def _meta_membership(meta: MetaGroup, expected: Expectations) -> Iterable[Proble
             "meta group",
             f"{name} is not a member of the meta group according to its leader",
             name,
+            absent=frozenset([name]),
         )
     if expected.cluster is not None:
         return

@@ -352,7 +352,7 @@ def raft_silent(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
                 f"{fix})"
             )
             commands = (
-                f"systemctl restart nats-server  # on {joined_names(names)}, one after another",
+                f"systemctl restart nats-server  # on {joined_names(names)}{', one after another' if many else ''}",
                 "ansible-playbook natsops.jetstream.upgrade",
             )
         else:

@@ -209,6 +209,20 @@ def test_a_server_that_answers_and_is_not_heard(version: str, kind: str) -> None
     )
 
 
+def test_raft_silent_server_of_a_first_start_gets_a_restart() -> None:
+    live = cluster(NAMES)
+    assert live.meta is not None
+    group = replace(live.meta.group, members=("n1", "n2"), peers=live.meta.group.peers[:1], size=2)
+    live = replace(
+        live,
+        servers=tuple(replace(one, version="2.10.27", uptime=300.0) for one in live.servers),
+        meta=replace(live.meta, group=group),
+    )
+    (cause,) = judge(live, NAMES)
+    assert (cause.kind, cause.servers) == ("version_defect", ("n3",))
+    assert cause.commands[0] == "systemctl restart nats-server  # on n3"
+
+
 def test_a_full_disk_is_the_cause_of_its_servers_missing_replicas() -> None:
     live = cluster(NAMES, stream("ORDERS", NAMES, behind=("n3",)))
     full = (*live.servers[:2], server("n3", jetstream=False))

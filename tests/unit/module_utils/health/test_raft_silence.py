@@ -49,6 +49,28 @@ def test_raft_silent_is_a_server_that_answers_and_that_the_leader_does_not_hear(
 
 
 @pytest.mark.parametrize(
+    ("version", "uptime", "follows", "silent"),
+    [
+        ("2.10.27", 100, "n1", ["n3"]),
+        ("2.10.27", 10, "n1", []),
+        # A server that was removed from the group.
+        ("2.11.9", 100, "n1", []),
+        # A server of a different meta group.
+        ("2.10.27", 100, "n7", []),
+    ],
+)
+def test_raft_silent_server_of_a_first_start_is_not_a_member(
+    version: str, uptime: float, follows: str, silent: list[str]
+) -> None:
+    made = state(uptime=uptime)
+    assert made.meta is not None
+    group = replace(made.meta.group, peers=made.meta.group.peers[:1])
+    lacking = replace(made.meta, group=group, views={**made.meta.views, "n3": follows})
+    servers = tuple(replace(one, version=version) for one in made.servers)
+    assert raft_silent_servers(Cluster(servers, lacking)) == silent
+
+
+@pytest.mark.parametrize(
     ("active", "silent"),
     # A member that was just added has had no contact with the leader yet.
     [(0.5, []), (10.1, ["n3"]), (1e9, [])],
