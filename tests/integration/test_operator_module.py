@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.seeds i
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.credentials import Key, Operator
 from support.load import patiently, publish_stored
-from support.module_runs import Runner
+from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses
 
 NAMES = ["n1", "n2", "n3"]
@@ -65,6 +65,7 @@ def test_cluster_begins_with_a_new_operator(version: str, tmp_path: Path, run_mo
         servers.start()
         login = {"servers": servers.urls, "account_seed": variables["nats_server_api_account_seed"],
                  "account_key": system, "timeout": 3, "expected_servers": NAMES}  # fmt: skip
+        form(servers, run_module, login)
         document: dict[str, Any] = first_document("ACME", "SYS")
         ready = wait_until(
             lambda: run_module("nats_accounts_plan", login, document=document),

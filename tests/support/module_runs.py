@@ -45,11 +45,14 @@ def run_in_process(
     return json.loads(output.getvalue().strip().splitlines()[-1])
 
 
-def form(cluster: NatsProcesses, run_module: Runner = run_in_process) -> NatsProcesses:
-    """Return the cluster once the gate has found it healthy."""
+def form(
+    cluster: NatsProcesses, run_module: Runner = run_in_process, connection: dict[str, Any] | None = None
+) -> NatsProcesses:
+    """Return the cluster once the gate has found it healthy. `connection`: the login, by default the system user's."""
     members = {"expected_servers": cluster.names, "expected_jetstream_servers": cluster.jetstream}
     once = {**members, "samples": 1, "span": 0, "interval": 0.3, "wait_timeout": 15}
-    result = gate_restarting_silent(cluster, {**cluster.sys_connection(), "timeout": 1}, once, run_module, 20)
+    login = {**(connection or cluster.sys_connection()), "timeout": 1}
+    result = gate_restarting_silent(cluster, login, once, run_module, 20)
     assert result["healthy"], result["msg"]
     return cluster
 

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import nats
+import nats.js.errors
+from nats.aio.client import Client
 from support.clean_output import clean
 from support.credentials import Operator
 from support.load import Load, LoadPlan, LoadReport, patiently
@@ -253,18 +255,23 @@ def under_load(cluster: RoleCluster, work: Callable[[], Any], **streams: int) ->
 
 
 def create(cluster: RoleCluster, name: str, replicas: int, **config: Any) -> None:
-    """Create a stream as the application's user."""
+    """Create a stream as the application's user. For some seconds after the first start of a cluster, the meta leader
+    lacks the data of other servers and finds "no suitable peers"."""
+    body = json.dumps({"name": name, "num_replicas": replicas, "storage": "file", **config}).encode()
 
-    async def ask() -> None:
+    async def ask(client: Client) -> None:
+        reply = json.loads((await client.request(f"$JS.API.STREAM.CREATE.{name}", body, timeout=10)).data)
+        if "error" in reply:
+            raise nats.js.errors.APIError.from_error(reply["error"])
+
+    async def work() -> None:
         client = await nats.connect(cluster.urls, user=APP_USER, password=APP_PASSWORD)
-        body = json.dumps({"name": name, "num_replicas": replicas, "storage": "file", **config}).encode()
         try:
-            reply = await patiently(partial(client.request, f"$JS.API.STREAM.CREATE.{name}", body, timeout=10))
+            await patiently(partial(ask, client))
         finally:
             await client.close()
-        assert "error" not in json.loads(reply.data), reply.data
 
-    asyncio.run(ask())
+    asyncio.run(work())
 
 
 def publish(cluster: RoleCluster, subject: str, count: int, size: int) -> None:
