@@ -199,6 +199,8 @@ listen: "127.0.0.1:{self.ports[name]}"
         """Return the login options of an account's user for nats.connect."""
         if self.operator is not None:
             return {"user_credentials": str(self.operator.creds[account])}
+        if account == "SYS":
+            return {"user": SYS_USER, "password": SYS_PASSWORD}
         return {"user": self.accounts[account], "password": APP_PASSWORD}
 
     def start(self, *names: str) -> None:
@@ -320,8 +322,34 @@ listen: "127.0.0.1:{self.ports[name]}"
         await asyncio.gather(*(known(name) for name in self.processes))
 
     def add_consumer(self, stream: str, name: str, account: str = "APP", **config: Any) -> dict[str, Any]:
+        if config.get("deliver_policy", "all") not in ("all", "by_start_sequence"):
+            asyncio.run(self._in_step(stream, account))
         body = {"stream_name": stream, "config": {"durable_name": name, "ack_policy": "explicit", **config}}
         return self.app_request(f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{name}", body, account)
+
+    async def _in_step(self, stream: str, account: str) -> None:
+        """Return once every replica has stored the messages that the stream has now. A consumer's leader starts at the
+        messages of its own replica, and the stream's leader acknowledges a message that a replica has yet to store."""
+        import nats
+
+        async def stored(name: str) -> int | None:
+            """Return the last sequence on this server; None without a replica."""
+            async with await nats.connect(self.url(name), **self._login("SYS")) as connection:
+                subject = f"$SYS.REQ.SERVER.{connection._server_info['server_id']}.JSZ"
+                reply = await connection.request(subject, b'{"accounts": true, "streams": true}', timeout=10)
+            details = [one for one in json.loads(reply.data)["data"]["account_details"] if one["name"] == account]
+            streams = [one for one in details[0]["stream_detail"] if one["name"] == stream] if details else []
+            return int(streams[0]["state"]["last_seq"]) if streams else None
+
+        deadline, goal = time.monotonic() + 60, 0
+        while True:
+            found = await asyncio.gather(*(stored(name) for name in self.processes))
+            last = [sequence for sequence in found if sequence is not None]
+            goal = goal or max(last)
+            if min(last) >= goal:
+                return
+            assert time.monotonic() < deadline, f"the replicas of {stream} have the last sequences {last}"
+            await asyncio.sleep(0.05)
 
     def sys_connection(self) -> dict[str, Any]:
         """Return the connection options of the system user, as the modules take them."""
