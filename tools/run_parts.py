@@ -15,9 +15,9 @@ should run everything must not pass by skipping.
 
 After everything else, the failed tests of each part run once more, one after the other, by the same make target. A test
 that passes then is flaky: both outputs are printed, its JUnit case has `flakyFailure` instead of `failure`, and it
-counts as passed. More than three flaky tests count as failed. Tests are not rerun if the part has no JUnit file (lint,
-sanity, molecule), if pytest ended before its last test, if a file cannot be collected, or if more than twenty tests
-failed. Flaky tests are listed in tests/flaky.txt.
+counts as passed. More than three flaky tests count as failed; the tests of a file whose shared setup failed count once.
+Tests are not rerun if the part has no JUnit file (lint, sanity, molecule), if pytest ended before its last test, if a
+file cannot be collected, or if more than twenty tests failed. Flaky tests are listed in tests/flaky.txt.
 
 The duration of each test is in .cache/results/durations.json; `--slowest` prints the longest durations, either of the
 named parts or of all parts.
@@ -49,7 +49,7 @@ from xml.etree import ElementTree
 RESULTS = Path(".cache/results")
 DURATIONS = RESULTS / "durations.json"
 FLAKY_LIST = Path("tests/flaky.txt")
-#: The run fails if there are more flaky tests than this.
+#: The run fails if more flaky tests than this have faults of their own.
 FLAKY_LIMIT = 3
 #: If more tests failed than this, the cause is not chance, and rerunning them one after the other would take too long.
 RERUN_LIMIT = 20
@@ -73,10 +73,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Flake:
-    """A test that failed and then passed, with the output of both runs."""
+    """A test that failed and then passed, with the output of both runs. `fault`: equal for the tests of a file whose
+    setup failed."""
 
     part: str
     test: str
+    fault: str
     failure: str
     rerun: str
 
@@ -161,17 +163,25 @@ def passed_tests(report: Path) -> dict[str, str]:
     return {name: case_output(case) for case in cases if (name := node_id(case)) not in bad}
 
 
-def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
-    """Mark these tests as flaky in a JUnit file; return the output of each failure."""
+def fault(case: ElementTree.Element) -> str:
+    """Return a name for the fault of a failed test: its own name or, if a fixture failed, that of its file."""
+    errors = [child.get("message") or "" for child in case if child.tag == "error"]
+    in_setup = any(message.startswith("failed on setup") for message in errors)
+    return f"setup of {case.get('classname')}" if in_setup else node_id(case)
+
+
+def mark_flaky(report: Path, tests: set[str]) -> dict[str, tuple[str, str]]:
+    """Mark these tests as flaky in a JUnit file; return test → (fault, output of the failure)."""
     tree = ElementTree.parse(report)
-    outputs: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     first: dict[str, ElementTree.Element] = {}
     for suite in tree.getroot().iter("testsuite"):
         for case in [case for case in suite.iter("testcase") if problems(case)]:
             name = node_id(case)
             if name not in tests:
                 continue
-            outputs[name] = "\n".join(filter(None, [outputs.get(name), case_output(case)]))
+            reason, output = found.get(name, (fault(case), ""))
+            found[name] = (reason, "\n".join(filter(None, [output, case_output(case)])))
             for problem in problems(case):
                 suite.set(f"{problem.tag}s", str(int(suite.get(f"{problem.tag}s", "1")) - 1))
                 problem.tag = f"flaky{problem.tag.capitalize()}"
@@ -183,7 +193,7 @@ def mark_flaky(report: Path, tests: set[str]) -> dict[str, str]:
             first.setdefault(name, case)
         suite.set("flakes", str(len(first)))
     tree.write(report, encoding="utf-8", xml_declaration=True)
-    return outputs
+    return found
 
 
 class Parts:
@@ -343,10 +353,10 @@ def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
     passed = passed_tests(again)
     if second.failed and len(passed.keys() & set(tests)) == len(tests):
         return []  # pytest itself failed
-    outputs = mark_flaky(report, passed.keys() & set(tests))
+    found = mark_flaky(report, passed.keys() & set(tests))
     outcome.passed, outcome.failed, outcome.skipped, _reason = read_counts(report)
-    outcome.flaky = len(outputs)
-    return [Flake(outcome.part, test, failure, passed[test]) for test, failure in outputs.items()]
+    outcome.flaky = len(found)
+    return [Flake(outcome.part, test, reason, failure, passed[test]) for test, (reason, failure) in found.items()]
 
 
 def show_flakes(flakes: Sequence[Flake]) -> None:
@@ -431,11 +441,14 @@ def main(arguments: list[str]) -> int:
             f"{one.part:<24} {one.passed:>7} {one.failed:>7} {one.flaky:>6} {one.skipped:>8} {one.seconds:>8.0f}{mark}"
         )
     passed, failed, skipped = (sum(getattr(one, name) for one in outcomes) for name in ("passed", "failed", "skipped"))
-    if len(flakes) > FLAKY_LIMIT:
-        print(f"\n{BOLD}{len(flakes)} flaky tests, more than {FLAKY_LIMIT}: they count as failed.{PLAIN}")
+    faults = len({(flake.part, flake.fault) for flake in flakes})
+    if faults > FLAKY_LIMIT:
+        print(f"\n{BOLD}{faults} flaky tests, more than {FLAKY_LIMIT}: they count as failed.{PLAIN}")
         passed, failed = passed - len(flakes), failed + len(flakes)
     elif flakes:
         print(f"\n{BOLD}{len(flakes)} flaky, among the passed{PLAIN}")
+    for flake in flakes:
+        print(f"  {flake.test}")
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
     if PARTS.signals:
         print(f"ended by {signal.Signals(PARTS.signals[0]).name}")

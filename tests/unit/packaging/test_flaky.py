@@ -182,6 +182,33 @@ def test_four_flaky_tests_fail_the_run(tree: Tree) -> None:
     assert any("4 flaky tests, more than 3: they count as failed" in line for line in output)
 
 
+def test_tests_of_a_setup_that_failed_once_count_once(tree: Tree) -> None:
+    tree.write(
+        "test-small",
+        """
+@pytest.fixture(scope="module")
+def cluster():
+    assert "PYTEST_XDIST_WORKER" not in os.environ, "the cluster has not started"
+
+@pytest.mark.parametrize("number", range(4))
+def test_shared(cluster, number):
+    pass
+
+@pytest.mark.parametrize("number", range(2))
+def test_own(number):
+    fail_first(f"n{number}")
+""",
+    )
+    status, output = tree.run("test-small")
+    assert (status, output[-1]) == (0, "6 passed, 0 failed, 0 skipped"), output
+    assert any("6 flaky, among the passed" in line for line in output), output
+    listed = [line for line in output if line.startswith("  tests/")]
+    assert sorted(listed) == sorted(
+        [f"  tests/test-small/test_it.py::test_shared[{number}]" for number in range(4)]
+        + [f"  tests/test-small/test_it.py::test_own[{number}]" for number in range(2)]
+    )
+
+
 def test_failure_fails_the_run_next_to_a_flaky_test(tree: Tree) -> None:
     """A test that fails again, or is skipped on its rerun, counts as failed; a part without tests is not rerun."""
     tree.write(
