@@ -38,6 +38,28 @@ VIEWS = REFERENCE / "insights_views.md"
 SPARK = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.types")
 #: A variable in a playbook's first comment: its name and its description, which further indented lines may continue.
 PLAYBOOK_VARIABLE = re.compile(r"^#   (?P<name>\w+) {2,}(?P<text>.*(?:\n# {8,}.*)*)", re.MULTILINE)
+#: The subjects of the list of modules, and their modules without the prefix `nats_`.
+SUBJECTS = {
+    "State and health": "cluster_info cluster_facts cluster_health check cluster_smoke_test server_info "
+    "traffic_info meta_peer_info login_info connection_info message_trace_info listener_info "
+    "stream_benchmark snapshot bundle host_bundle",
+    "Streams, consumers and buckets": "stream stream_info stream_message_info consumer consumer_info kv_bucket kv_entry "
+    "kv_entry_info object_bucket object object_info assets_plan assets_apply assets_info "
+    "account_info account_purge",
+    "Leaders, replicas and members": "meta_stepdown stream_stepdown consumer_stepdown server_evacuate stream_peer meta_peer "
+    "replica_moves replica_count_plan rebalance_plan leader_rebalance membership_plan",
+    "Restarts and maintenance": "roll_plan roll_event server_reload connection_kick maintenance_info maintenance_plan "
+    "host_lock fleet_run show",
+    "Accounts and users": "operator operator_key account_claims account_claims_info accounts_plan accounts_apply "
+    "user_credentials document_credentials credential_files signing_key_rotation "
+    "account_parity_info nsc_store_info",
+    "Backup, restore and repair": "backup backup_info backup_drill restore stream_backup stream_restore store_backup repair "
+    "rescue",
+    "A second site": "dr_info dr_checkpoint dr_contexts dr_drill dr_failover dr_failback",
+    "One host": "server_binary server_files server_files_info server_process server_process_info "
+    "server_host_info server_discovery_info server_unreported_info server_firewall "
+    "server_tuning store_info store_copy adoption certificate",
+}
 NOTICE = "<!-- Written by `make docs`; change its sources instead. -->"
 
 
@@ -180,10 +202,10 @@ def fragment_options(name: str) -> dict[str, Any]:
     return dict(yaml.safe_load(names["ModuleDocFragment"].DOCUMENTATION)["options"])
 
 
-def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines that describe one plugin."""
+def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any], level: str = "##") -> Iterator[str]:
+    """Yield the lines that describe one plugin, below a heading of this level."""
     doc = entry["doc"]
-    yield from (f"## {name}", "", text(doc["description"]), "")
+    yield from (f"{level} {name}", "", text(doc["description"]), "")
     support = [
         f"{attribute.replace('_', ' ')}: {doc['attributes'][attribute]['support']}"
         for attribute in ("check_mode", "diff_mode")
@@ -210,30 +232,58 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
         yield from ("```yaml", *entry["examples"].strip().splitlines(), "```", "")
 
 
-def index(docs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table of the plugins on a page."""
-    rows = ((f"[{name}](#{name})", text(entry["doc"]["short_description"])) for name, entry in docs.items())
+def index(docs: Mapping[str, Any], target: str = "#{}") -> Iterator[str]:
+    """Yield the table of these plugins; `target`: the link to a plugin's section or page."""
+    rows = (
+        (f"[{name}]({target.format(name)})", text(entry["doc"]["short_description"])) for name, entry in docs.items()
+    )
     yield from (*table(("name", "description"), rows), "")
 
 
 def plugin_page(title: str, plugin_type: str) -> str:
     """Return the page of all plugins of one type."""
-    shared = fragment_options("connection") if plugin_type in ("module", "inventory") else {}
+    shared = fragment_options("connection") if plugin_type == "inventory" else {}
     docs = plugin_docs(plugin_type)
     lines = [NOTICE, "", f"# {title} of {COLLECTION}", "", *index(docs)]
     if shared:
-        lines += [
-            "## Connection options",
-            "",
-            *table(("option", "type", "default", "description"), option_rows(shared, {})),
-            "",
-        ]
-    if plugin_type == "module":
-        users = option_rows(fragment_options("accounts"), {})
-        lines += ["## Account users", "", *table(("option", "type", "default", "description"), users), ""]
+        lines += [*shared_options("Connection options", shared)]
     for name, entry in docs.items():
         lines += plugin_section(name, entry, shared)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def shared_options(title: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the section of options that several plugins take."""
+    yield from (f"## {title}", "", *table(("option", "type", "default", "description"), option_rows(options, {})), "")
+
+
+def module_pages() -> dict[Path, str]:
+    """Return the page of each module, and the list of all modules by subject."""
+    docs = plugin_docs("module")
+    subjects = {title: [f"nats_{name}" for name in names.split()] for title, names in SUBJECTS.items()}
+    listed = [name for names in subjects.values() for name in names]
+    if sorted(listed) != sorted(docs):
+        wrong = sorted({*listed} ^ {*docs} | {name for name in listed if listed.count(name) > 1})
+        raise SystemExit(f"SUBJECTS in tools/reference.py must list each module once: {', '.join(wrong)}")
+    shared = fragment_options("connection")
+    lines = [NOTICE, "", f"# Modules of {COLLECTION}", ""]
+    for title, names in subjects.items():
+        lines += [f"## {title}", "", *index({name: docs[name] for name in names}, "modules/{}.md")]
+    lines += [*shared_options("Connection options", shared)]
+    lines += [*shared_options("Account users", fragment_options("accounts"))]
+    pages = {
+        REFERENCE / "modules" / f"{name}.md": linked(
+            [NOTICE, "", *plugin_section(name, entry, shared, "#")], "../modules.md"
+        )
+        for name, entry in docs.items()
+    }
+    return {REFERENCE / "modules.md": "\n".join(lines).rstrip() + "\n", **pages}
+
+
+def linked(lines: Iterable[str], page: str) -> str:
+    """Return lines as a page whose links to shared options lead to another page."""
+    joined = re.sub(r"\(#(connection-options|account-users)\)", rf"({page}#\1)", "\n".join(lines))
+    return joined.rstrip() + "\n"
 
 
 def event_source_docs() -> dict[str, Any]:
@@ -266,9 +316,7 @@ def event_source_page() -> str:
     lines += index(docs)
     for name, entry in docs.items():
         lines += plugin_section(name, entry, fragment_options("connection"))
-    page = "\n".join(lines).replace("(#connection-options)", "(modules.md#connection-options)")
-    page = page.replace("(#account-users)", "(modules.md#account-users)")
-    return page.replace("| returns |", "| key of `event.nats` |").rstrip() + "\n"
+    return linked(lines, "modules.md").replace("| returns |", "| key of `event.nats` |")
 
 
 def insights_page(module: str, function: str = "page") -> str:
@@ -552,7 +600,7 @@ def pages() -> dict[Path, str]:
     roles = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
     return {
         **{REFERENCE / f"{role.name}.md": role_page(role) for role in roles},
-        REFERENCE / "modules.md": plugin_page("Modules", "module"),
+        **module_pages(),
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
         REFERENCE / "awx.md": awx_page(),
@@ -572,14 +620,14 @@ def main(arguments: Sequence[str]) -> int:
     stale = [
         path for path, content in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != content
     ]
-    stale += [path for path in REFERENCE.glob("*.md") if path not in wanted and path not in (LICENCES, VIEWS)]
+    stale += [path for path in REFERENCE.rglob("*.md") if path not in wanted and path not in (LICENCES, VIEWS)]
     if "--check" in arguments:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run `make docs` and commit it.")
         return 1 if stale else 0
-    REFERENCE.mkdir(parents=True, exist_ok=True)
     for path in stale:
         if path in wanted:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(wanted[path], encoding="utf-8")
         else:
             path.unlink()

@@ -69,8 +69,8 @@ def target(link: str, folder: str) -> str:
     inner = seen.removeprefix("/docs/")
     if not inner.endswith((".md", "/", ".svg", ".png")):
         return f"{GALAXY['repository']}/tree/main{seen}"
-    if inner == "reference/modules.md" and anchor.startswith("nats_"):
-        return f"/collection/{anchor}_module.rst"
+    if inner.startswith("reference/modules/"):
+        return f"/collection/{Path(inner).stem}_module.rst"
     if inner in PAGES:
         return f"/{PAGES[inner]}"
     return f"/{inner}" + (f"#{anchor}" if anchor else "")
