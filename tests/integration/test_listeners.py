@@ -256,6 +256,13 @@ def http_proxy() -> Iterator[tuple[HttpProxy, int]]:
         yield proxy, port
 
 
+# In each `make test`, test_config_real.py checks each setting with servers of both versions, and test_validation.py
+# refuses the settings that the older version lacks.
+@pytest.fixture(scope="session", params=[pytest.param(VERSIONS[0], marks=pytest.mark.chaos), VERSIONS[-1]])
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
 def site(
     version: str, tmp_path_factory: pytest.TempPathFactory, http_proxy: tuple[HttpProxy, int]

@@ -157,6 +157,8 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"cluster": {"zzz": 1}}, {}, "warning cluster.zzz", "not a known key"),
     ({"jetstream": {"strict": True}}, {}, "error jetstream.strict", "2.11.0"),
     ({"write_timeout": "close"}, {"version": "2.12.0"}, "error write_timeout", "2.11.11 or 2.12.2"),
+    ({"proxy_protocol": True}, {}, "error proxy_protocol", "needs nats-server 2.12.2 or newer, the version is 2.10.27"),
+    ({"proxies": {"trusted": []}}, {}, "error proxies", "needs nats-server 2.12.0 or newer, the version is 2.10.27"),
     ({"mqtt": {"port": 1883, "consumer_replicas": 1}}, {}, "error mqtt.consumer_replicas", "deprecated"),
     ({}, {"extra_files": ["../hub.creds"]}, "error nats_server_extra_files", "is not a file name"),
     ({}, {"extra_files": ["tls"], "role_files": ["tls"]}, "error nats_server_extra_files", "tls is a file that the role"),
