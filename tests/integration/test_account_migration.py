@@ -1,14 +1,13 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests the guards of a move from static accounts to operator mode: names that are not public keys, and accounts that
-differ between the two kinds of servers (nats_account_parity_info)."""
+"""Tests the guard of a move from static accounts to operator mode against accounts that differ between the two kinds of
+servers (nats_account_parity_info). test_migration.py refuses names that are not public keys."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from support.role_cluster import SYSTEM_PASSWORD, RoleCluster, words
 pytestmark = pytest.mark.playbook
 
 NAMES = ["n1", "n2", "n3"]
-MakeCluster = Callable[..., RoleCluster]
 
 
 def static(operator: Operator, account: str) -> dict[str, Any]:
@@ -39,17 +37,12 @@ def operator(tmp_path: Path) -> Operator:
 
 
 @pytest.fixture
-def deployed(tmp_path: Path, operator: Operator) -> Iterator[MakeCluster]:
-    """Deploy servers with static accounts, whose next deployment enters operator mode. `accounts`: further accounts."""
-    with contextlib.ExitStack() as stack:
-
-        def deploy(*names: str, **accounts: Any) -> RoleCluster:
-            made = RoleCluster(tmp_path, names, "2.15.1")
-            made.variables.update(static(operator, operator.keys["APP"]))
-            made.variables["nats_server_accounts"].update(accounts)
-            return stack.enter_context(made.deployed())
-
-        yield deploy
+def cluster(tmp_path: Path, operator: Operator) -> Iterator[RoleCluster]:
+    """Servers with static accounts, whose next deployment enters operator mode."""
+    made = RoleCluster(tmp_path, NAMES, "2.15.1")
+    made.variables.update(static(operator, operator.keys["APP"]))
+    with made.deployed():
+        yield made
 
 
 def enter_operator_mode(cluster: RoleCluster, operator: Operator) -> None:
@@ -67,11 +60,11 @@ def jwt_directory(cluster: RoleCluster, name: str) -> Path:
 
 
 def test_roll_stops_when_a_server_in_operator_mode_has_different_exports(
-    deployed: MakeCluster, operator: Operator, run_module: Runner
+    cluster: RoleCluster, operator: Operator, run_module: Runner
 ) -> None:
     """The directory of each full resolver already has newer claims than resolver_preload, and servers keep the newer
     ones."""
-    cluster, account = deployed(*NAMES), operator.keys["APP"]
+    account = operator.keys["APP"]
     free = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1), "wildcards": True}
     storage = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
     exports = [{"name": "pay", "subject": "pay", "type": "service"}]
@@ -105,15 +98,3 @@ def test_roll_stops_when_a_server_in_operator_mode_has_different_exports(
     assert (len(found["operator_servers"]), len(found["static_servers"])) == (1, 2)
     assert found["compared"] == [account]
     assert "server n4 did not answer, so its accounts are unknown" in found["problems"]
-
-
-def test_account_with_a_human_name_is_refused_before_any_change(deployed: MakeCluster, operator: Operator) -> None:
-    cluster = deployed("n1", ORDERS={"jetstream": True})
-    pids = cluster.pids()
-    enter_operator_mode(cluster, operator)
-    output = words(cluster.playbook("deploy", fails=True).output)
-    assert (
-        "accounts.ORDERS: is not a public key, and in operator mode an account is identified by its public key"
-        in output
-    )
-    assert cluster.pids() == pids

@@ -133,10 +133,8 @@ def test_older_versions_are_kept_from_files_that_they_damage(tmp_path: Path, run
         refused = words(cluster.playbook("deploy", fails=True, **cluster.running("2.9.10")).output)
         assert "has files of nats-server 2.10 or later, but 2.9.10 would start with them" in refused
         assert "nothing was changed" in refused
-        # The files also show which cluster it was, and the empty stores of the other servers show that the messages are
-        # elsewhere.
-        refused = words(cluster.playbook("deploy", fails=True, nats_server_cluster_name="C9").output)
-        assert "the store belongs to 'C1', but the configuration has 'C9'" in refused
+        # The empty stores of the other servers show that the messages are elsewhere. test_growth.py refuses a different
+        # name of the cluster.
         for name in NAMES[:2]:
             (tmp_path / name / "store").rename(tmp_path / name / "kept")
         refused = words(cluster.playbook("deploy", fails=True).output)
