@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.module_runs import Runner, form
 from support.nats_processes import NatsProcesses, free_ports
-from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster, words
+from support.role_cluster import APP_PASSWORD, APP_USER, RoleCluster
 from support.snapshots import snapshot_lines
 
 pytestmark = pytest.mark.playbook
@@ -109,17 +109,6 @@ def test_a_mirror_across_domains_reports_its_lag(sites: RoleCluster, run_module:
     run_module("nats_stream", application(sites, "n1"), stream="COPY", mirror=mirror, num_replicas=3)
     (copy,) = run_module("nats_stream_info", application(sites, "n1"), stream="COPY")["streams"]
     assert copy["config"]["mirror"]["external"]["api"] == "$JS.branch.API"
-
-
-def test_the_domain_of_the_hub_is_refused_on_the_leafnode(sites: RoleCluster) -> None:
-    pids = sites.pids()
-    sites.hosts[LEAF]["nats_server_jetstream_domain"] = "hub"
-    try:
-        output = words(sites.playbook("deploy", fails=True).output)
-    finally:
-        sites.hosts[LEAF]["nats_server_jetstream_domain"] = "branch"
-    assert "'hub' is also the domain of n1" in output
-    assert sites.pids() == pids
 
 
 def test_either_side_of_a_system_account_that_is_bound_is_a_cluster_of_its_own(
