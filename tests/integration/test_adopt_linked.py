@@ -68,8 +68,8 @@ def keeps_secrets(cluster: Linked, directory: Path, kept: Sequence[str]) -> None
     assert b"$2b$" not in saved
 
 
-# In each `make test`, the lab and test_adopt.py adopt 2.10.27 and 2.9.10, and test_discovery.py reads the loaded
-# configuration of both versions.
+# In each `make test`, a cluster is adopted on the hosts of the lab (tests/lab/test_adopt.py), and test_discovery.py reads
+# the loaded configuration of both versions.
 @pytest.mark.chaos
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
 def test_tls_gateways_and_leafnodes_are_adopted_as_they_are(tmp_path: Path, version: str) -> None:

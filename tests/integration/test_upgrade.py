@@ -103,6 +103,9 @@ def test_defects_of_the_versions_are_one_line_each(tmp_path: Path) -> None:
         cluster.kill()
 
 
+# In each `make test`, test_process_modules.py and test_validation.py refuse to start the older version,
+# test_membership_plan.py the empty stores, and test_operator_mode.py upgrades a cluster.
+@pytest.mark.chaos
 def test_older_versions_are_kept_from_files_that_they_damage(tmp_path: Path, run_module: Runner) -> None:
     """2.9.10 loads tombstones of 2.10 as messages: acknowledged messages return, and the last sequence becomes 2**62."""
     cluster = RoleCluster(tmp_path, NAMES, "2.9.10")
