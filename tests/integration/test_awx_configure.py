@@ -237,17 +237,13 @@ def test_a_project_that_awx_cannot_fetch_is_refused() -> None:
             {"nats_awx_team_names": {"operators": "on-call", "approvers": ["on-call"]}},
             "on-call would approve its own plans",
         ),
-        ({"nats_awx_credentials": {"ssh": "C1 ssh"}}, "ssh: unknown type. The types are machine, vault"),
-        (
-            {"nats_awx_schedules": {"backup": True}},
-            "backup: unknown schedule. The schedules are snapshot, insights, back up",
-        ),
         ({"login": {"CONTROLLER_OAUTH_TOKEN": "wrong"}}, "HTTP 401"),
         ({"nats_awx_prefix": "x" * 513}, "is not a valid choice"),
         ({"nats_awx_notifications": [WITHOUT_CHANNELS]}, "n: Unable to create notification_template n"),
     ],
 )
 def test_impossible_settings_are_refused_with_the_reason(awx: AwxServer, settings: dict[str, Any], why: str) -> None:
+    """test_awx_templates.py refuses unknown types of credentials and unknown schedules."""
     refused = configure(awx, **settings)
     assert refused.returncode != 0
     assert why in re.sub(r"\s+", " ", refused.stdout + refused.stderr)

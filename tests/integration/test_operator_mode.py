@@ -128,8 +128,6 @@ def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed,
     assert [one["path"] for one in plan["operator"]] == ["operator.name", "operator.strict_signing_keys"]
     assert "limits.connections: unlimited → 1000" in words(output)
     assert "1 change, 2 create, 3 not in document; closes 0 connections" in words(output)
-    again = typed(plan_command, cwd=tmp_path, env=environment)
-    assert set(re.findall(r"changed=(\d+)", again)) == {"0"}, again
 
     def apply(*options: str) -> str:
         """Run the command of the guide without the wait for the resolvers, whose interval is two minutes here."""
@@ -153,10 +151,9 @@ def test_accounts_are_planned_and_changed_as_the_guide_shows(deployed: Deployed,
     assert len(list((tmp_path / "keys").rglob("*.nk"))) == 3
     assert set(re.findall(r"changed=(\d+)", apply())) == {"0"}
     _users_get_credentials(deployed, tmp_path, environment, issue_command, replace_command)
-    # The templates of a role pass through the plan and the playbook unchanged.
+    # The templates of a role pass through the plan and the playbook unchanged. test_accounts_apply.py refuses the plan
+    # of a document that has changed since.
     (tmp_path / "accounts.yml").write_text(declared.replace("orders.{{tag(team)}}.>", "orders.{{tag(team)}}.new.>"))
-    stale = typed(f"! {apply_command} -e nats_cluster_accounts_sync_interval=0", cwd=tmp_path, env=environment)
-    assert "the document, an account or the operator has changed since the plan was made" in words(stale)
     typed(plan_command, cwd=tmp_path, env=environment)
     assert "orders.{{tag(team)}}.new.>" in file.read_text()
     assert "roles" in words(apply())
