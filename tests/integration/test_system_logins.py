@@ -138,9 +138,6 @@ def test_playbooks_log_in_with_the_nkey_of_the_inventory(
     assert cluster.pid("n1") not in (0, pid)
     cluster.variables.update(wanted)
     assert "APP/ORDERS" in cluster.playbook("backup").output
-    pid = cluster.pid("n1")
-    cluster.playbook("restart")
-    assert cluster.pid("n1") not in (0, pid)
     app = {"servers": cluster.urls, "user": APP_USER, "password": APP_PASSWORD}
     assert run_module("nats_stream", app, stream="ORDERS", state="absent", allow=["data_loss"]).get("changed")
     cluster.playbook("restore", nats_cluster_restore_streams=["APP/ORDERS"])
