@@ -29,7 +29,9 @@ LOGIN = {"app": "app-old"}
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("site")
     tls = {"source": "ca", "ca_dir": str(root / "ca"), "verify_clients": True}
-    with Site(root, "2.15.1", **{f"nats_server_tls_{key}": value for key, value in tls.items()}).deployed() as found:
+    options: dict[str, Any] = {f"nats_server_tls_{key}": value for key, value in tls.items()}
+    routes = {"user": "route", "password": "route-old"}
+    with Site(root, "2.15.1", nats_server_cluster_authorization=routes, **options).deployed() as found:
         yield found
 
 
@@ -97,6 +99,25 @@ def test_a_deployment_does_not_replace_the_authority(site: Site) -> None:
         output = words(site.playbook("deploy", *arguments, fails=True, nats_server_tls_ca_dir=str(empty)).output)
         assert "colleague/ca.crt does not exist, but n1 presents a certificate" in output
     assert site.contents() == before and not empty.exists()
+
+
+def test_harmful_credentials_are_refused_with_all_their_reasons(site: Site) -> None:
+    """test_rotate_credentials.py has the rotations of credentials."""
+    before = site.contents()
+    changes: dict[str, Any] = {
+        "nats_server_config": {"debug": True},
+        "nats_server_accounts": {"APP": {"jetstream": True, "users": [{"user": "app", "password": "app-typo"}]}},
+        "nats_server_cluster_authorization": {"user": "route", "password": "route-new"},
+    }
+    output = site.playbook("rotate_credentials", fails=True, **changes).output
+    for reason in (
+        "changes more than users",
+        "The inventory and the servers have different passwords for app",
+        "Rotate one of them",
+    ):
+        assert reason in output
+    assert "app-typo" not in output and "route-new" not in output
+    assert site.contents() == before
 
 
 @pytest.mark.chaos

@@ -15,7 +15,8 @@ import pytest
 from support.role_cluster import load
 from support.rotation_site import NAMES, Site, Watch, changed, login
 
-pytestmark = pytest.mark.playbook
+# test_rotate_certificates.py refuses harmful changes in each `make test`.
+pytestmark = [pytest.mark.playbook, pytest.mark.chaos]
 
 ROTATE = "rotate_credentials"
 NOTHING = "There is nothing to do: the servers have the credentials of the inventory."
@@ -59,7 +60,6 @@ def test_harm_is_refused_with_all_its_reasons(site: Site) -> None:
     assert site.contents() == before
 
 
-@pytest.mark.chaos
 def test_old_and_new_users_are_let_in_until_the_old_ones_are_dropped(site: Site) -> None:
     pids = site.pids()
     old = site.variables["nats_server_account_operator_password"]
@@ -100,7 +100,6 @@ def test_old_and_new_users_are_let_in_until_the_old_ones_are_dropped(site: Site)
     assert [secret for secret in secrets if secret in "".join(outputs)] == []
 
 
-@pytest.mark.chaos
 def test_one_run_waits_for_the_window(site: Site) -> None:
     [(old, word)] = current(site).items()
     site.users[:] = [{"user": f"{old}-w", "password": "app-window"}]
@@ -112,7 +111,6 @@ def test_one_run_waits_for_the_window(site: Site) -> None:
     assert watch.seen[old].refusals[0][0] - watch.seen[f"{old}-w"].refusals[-1][0] > 5
 
 
-@pytest.mark.chaos
 def test_password_of_the_same_user_is_replaced_at_once_on_request(site: Site) -> None:
     [(name, word)] = current(site).items()
     site.users[0]["password"] = "app-same-name"
@@ -123,7 +121,6 @@ def test_password_of_the_same_user_is_replaced_at_once_on_request(site: Site) ->
     assert NOTHING in site.playbook(ROTATE).output
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("how", ["open", "at_once"])
 def test_routes_change_under_load(site: Site, how: str) -> None:
     pids = site.pids()
@@ -145,7 +142,6 @@ def test_routes_change_under_load(site: Site, how: str) -> None:
     assert changed(site.playbook(ROTATE).output) == 0
 
 
-@pytest.mark.chaos
 def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
     """The runs are interrupted after files have been written but not loaded, and while the record lags behind the
     server."""
@@ -169,7 +165,6 @@ def test_users_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> N
     assert site.pids() == pids
 
 
-@pytest.mark.chaos
 def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> None:
     """Runs are interrupted during the step `urls` on the hosts, and before `close`."""
     pids = site.pids()
@@ -184,7 +179,6 @@ def test_routes_whose_run_was_cut_short_are_finished_by_the_next(site: Site) -> 
     assert site.pids() == pids
 
 
-@pytest.mark.chaos
 def test_invalid_new_system_password_keeps_the_old_user(site: Site) -> None:
     user, word = (str(site.variables[f"nats_server_system_{key}"]) for key in ("user", "password"))
     previous: dict[str, Any] = {"nats_server_system_previous_user": user, "nats_server_system_previous_password": word}
@@ -199,7 +193,6 @@ def test_invalid_new_system_password_keeps_the_old_user(site: Site) -> None:
     site.playbook(ROTATE, nats_cluster_rotate_disconnect_clients=True)
 
 
-@pytest.mark.chaos
 def test_a_host_that_is_dead_or_out_of_reach_stops_it_before_the_first_change(site: Site) -> None:
     site.users.append({"user": "app-dead", "password": "app-new"})
     before = site.contents()
