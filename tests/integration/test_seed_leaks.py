@@ -30,7 +30,7 @@ ROLE = {"app": {"allow": {"pub": ["orders.{{tag(team)}}"], "sub": ["_INBOX.>"]}}
 
 @dataclass
 class Controller:
-    """A controller with servers in operator mode. `secrets`: the only directory that may contain seeds."""
+    """A controller with a server in operator mode. `secrets`: the only directory that may contain seeds."""
 
     hosts: RoleCluster
     operator: Operator
@@ -99,7 +99,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
         (tmp_path / name).mkdir(mode=0o700)
     operator = make_operator(tmp_path / "secrets", "APP", strict=True)
     (tmp_path / "hosts").mkdir()
-    hosts = RoleCluster(tmp_path / "hosts", ["n1", "n2", "n3"], VERSIONS[-1])
+    hosts = RoleCluster(tmp_path / "hosts", ["n1"], VERSIONS[-1])
     hosts.use_operator(operator, interval="1s")
     hosts.variables["nats_cluster_account_users"] = [{"account": "APP", "credentials": str(operator.creds["APP"])}]
     (tmp_path / "vault-password").write_text("password of the vault")
