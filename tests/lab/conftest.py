@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @contextmanager
-def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Iterator[labs.Lab]:
+def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str], boot: bool = True) -> Iterator[labs.Lab]:
     """Yield the lab that was named on the command line, or a new lab for this session with the given name and hosts.
 
     If no lab can be built, tests that need it are skipped; with CI=true, they fail.
@@ -70,7 +70,7 @@ def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Ite
             pytest.fail(f"CI=true, and no lab can be built: {error}")
         pytest.skip(f"NO LAB: {error}")
     labs.clear_dead("pytest")
-    built = labs.up(name, hosts)
+    built = labs.up(name, hosts, boot=boot)
     try:
         yield built
     finally:
@@ -79,8 +79,8 @@ def _lab(request: pytest.FixtureRequest, name: str, hosts: Sequence[str]) -> Ite
 
 @pytest.fixture(scope="session")
 def lab(request: pytest.FixtureRequest) -> Iterator[labs.Lab]:
-    """Five hosts, n1-c1 to n5-c1."""
-    with _lab(request, f"pytest-{os.getpid()}", HOSTS) as built:
+    """Five hosts, n1-c1 to n5-c1, which are off until a test renews those that it needs."""
+    with _lab(request, f"pytest-{os.getpid()}", HOSTS, boot=False) as built:
         yield built
 
 
@@ -89,16 +89,16 @@ def _switched_off(name: str) -> Iterator[None]:
     """Switch off the hosts of this lab, if it exists, inside the context: fifteen hosts would use up the 128 inotify
     instances that Linux allows a user."""
     idle = [labs.get(name)] if name in labs.labs() else []
-    for one in idle:
-        for host in one.hosts:
-            one.kill(host)
+    running = [(one, host) for one in idle for host in one.hosts if one.is_running(host)]
+    for one, host in running:
+        one.kill(host)
     try:
         yield
     finally:
+        for one, host in running:
+            one.start(host, wait=False)
         for one in idle:
-            for host in one.hosts:
-                one.start(host, wait=False)
-            one.wait_for_boot(list(one.hosts))
+            one.wait_for_boot([host for owner, host in running if owner is one])
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +119,14 @@ def shared_controller(request: pytest.FixtureRequest, lab: labs.Lab) -> Iterator
 
 
 @pytest.fixture
-def controller(shared_controller: Controller) -> Controller:
-    """The controller of five newly installed hosts: empty disks, all running, no faults."""
-    shared_controller.lab.renew()
+def controller(request: pytest.FixtureRequest, shared_controller: Controller) -> Controller:
+    """The controller of newly installed hosts: empty disks, running, no faults.
+
+    These are the first hosts of the lab, as many as the mark `hosts` of the test has, by default all five. The others
+    are off.
+    """
+    mark = request.node.get_closest_marker("hosts")
+    shared_controller.lab.renew_only(*HOSTS[: mark.args[0] if mark else None])
     return shared_controller
 
 

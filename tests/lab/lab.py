@@ -281,6 +281,12 @@ class Lab:
             _boot(self.paths, host)
         self.wait_for_boot([host.name for host in renewed])
 
+    def renew_only(self, *hosts: str) -> None:
+        """Reset these hosts as `renew` does, and cut the power of all others."""
+        for host in self.hosts.keys() - set(hosts):
+            self.kill(host)
+        self.renew(*hosts)
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def wait_for_boot(self, hosts: Sequence[str]) -> None:
@@ -371,8 +377,9 @@ def check() -> None:
         subprocess.run(["ip", "netns", "del", probe], capture_output=True, check=False)
 
 
-def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
-    """Build a lab, boot it, and return it; the remains of an earlier lab of that name are removed first.
+def up(name: str, hosts: Sequence[str], release: str = "bookworm", boot: bool = True) -> Lab:
+    """Build a lab, boot it unless `boot` is false, and return it; the remains of an earlier lab of that name are removed
+    first.
 
     A host is ``NAME`` or ``NAME@RELEASE``, optionally followed by ``/SITE``; links between sites have no delay yet, see
     `Lab.link`. Raise LabUnavailableError if this machine cannot build labs, LabError if the build fails. A failed or
@@ -386,7 +393,7 @@ def up(name: str, hosts: Sequence[str], release: str = "bookworm") -> Lab:
         _down(name)
         lab = Lab(name, planned)
         try:
-            _build(lab)
+            _build(lab, boot)
         except BaseException:
             # The error contains the end of the console's log; the log itself is removed with the lab.
             _down(name)
@@ -478,7 +485,7 @@ def _sites(hosts: Iterable[Host]) -> dict[str, list[str]]:
     return found
 
 
-def _build(lab: Lab) -> None:
+def _build(lab: Lab, boot: bool) -> None:
     paths, hosts = lab.paths, list(lab.hosts.values())
     for folder in (paths.run / "log", paths.run / "cm", paths.run / "host_keys", paths.work):
         folder.mkdir(parents=True)
@@ -497,9 +504,10 @@ def _build(lab: Lab) -> None:
         _make_host_key(paths, host)
         _prepare_root(paths, host, hosts)
     _write_files(lab)
-    for host in hosts:
-        _boot(paths, host)
-    lab.wait_for_boot(list(lab.hosts))
+    if boot:
+        for host in hosts:
+            _boot(paths, host)
+        lab.wait_for_boot(list(lab.hosts))
 
 
 def _connect_sites(lab: Lab) -> None:

@@ -23,6 +23,7 @@ from support.controller import Controller, Run
 from support.lab_cluster import SYSTEM_PASSWORD, TUNINGS, Cluster
 
 HOSTS = ["n1-c1", "n2-c1", "n3-c1"]
+pytestmark = pytest.mark.hosts(len(HOSTS))
 USER, PASSWORD = "number", "app-pass"
 SYSTEM_HASH, APP_HASH = hash_password(SYSTEM_PASSWORD, 4), hash_password(PASSWORD, 4)
 

@@ -174,7 +174,7 @@ def assert_encrypted(cluster: Cluster) -> None:
 def cluster(request: pytest.FixtureRequest, shared_controller: Controller) -> Iterator[Cluster]:
     """A cluster of three of the lab's hosts, with the nats-server version that the test selects, and with encrypted
     stores."""
-    shared_controller.lab.renew()
+    shared_controller.lab.renew_only(*HOSTS)
     made = Cluster(shared_controller)
     made.host_variables = {host: made.host_variables[host] for host in HOSTS}
     made.variables.update(file_install(request.param))

@@ -34,6 +34,7 @@ def put_release(folder: Path) -> None:
 
 # The first run of the README (test_readme.py) deploys the same cluster with the same playbooks.
 @pytest.mark.chaos
+@pytest.mark.hosts(len(HOSTS))
 def test_the_guide_leads_from_the_checkout_to_a_message_on_a_healthy_cluster(
     controller: Controller, home: Path, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.controller import Controller, file_install
 
@@ -45,6 +46,7 @@ async def presented(address: str) -> str:
             return hashlib.sha256(tls.getpeercert(binary_form=True) or b"").hexdigest()
 
 
+@pytest.mark.hosts(1)
 def test_renewed_certificate_is_loaded_once_it_is_complete(controller: Controller, tmp_path: Path) -> None:
     ssh, address = controller.ssh, controller.address(HOST)
     first, second = issue(controller, "first"), issue(controller, "second")

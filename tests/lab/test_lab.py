@@ -20,6 +20,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.controller import Controller, Run
 
+HOSTS = ("n1-c1", "n2-c1", "n3-c1")
 PLAYBOOK = """
 - hosts: nats
   gather_facts: false
@@ -38,6 +39,13 @@ PLAYBOOK = """
       delegate_to: localhost
       become: false
 """
+
+
+@pytest.fixture(scope="module")
+def controller(shared_controller: Controller) -> Controller:
+    """The controller of three running hosts. Each test removes its faults."""
+    shared_controller.lab.renew_only(*HOSTS)
+    return shared_controller
 
 
 def remains(name: str) -> list[str]:
@@ -65,11 +73,12 @@ def test_playbook_reaches_hosts_and_predicts(controller: Controller, tmp_path: P
     assert run(check=False).changed == []
 
 
-def test_up_refuses_the_name_of_a_lab(lab: labs.Lab) -> None:
+def test_up_refuses_the_name_of_a_lab(controller: Controller) -> None:
+    lab = controller.lab
     command = [sys.executable, labs.__file__, "up", "--name", lab.name, "--hosts", "1"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode != 0 and f"lab.py down --name {lab.name}" in refused.stderr
-    assert all(lab.is_running(host) for host in lab.hosts)
+    assert all(lab.is_running(host) for host in HOSTS)
 
 
 def test_partition_is_distinguished_from_failure(controller: Controller, tmp_path: Path) -> None:
@@ -81,22 +90,6 @@ def test_partition_is_distinguished_from_failure(controller: Controller, tmp_pat
     assert controller.lab.exec("n3-c1", "hostname").stdout == "n3-c1\n"
     controller.lab.heal("n3-c1")
     assert controller.playbook(playbook, hosts=["n3-c1"], group_vars={"text": "x"}).status == 0
-
-
-def test_kill_start_and_reboot_keep_the_disk(controller: Controller) -> None:
-    lab = controller.lab
-    lab.ssh("n1-c1", "echo here > /root/file && sync")
-    lab.kill("n1-c1")
-    assert not lab.is_running("n1-c1")
-    assert lab.ssh("n1-c1", "true", check=False).returncode == 255
-    lab.start("n1-c1")
-    assert lab.ssh("n1-c1", "cat /root/file").stdout == "here\n"
-    before = lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id").stdout
-    lab.reboot("n1-c1")
-    assert lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id; cat /root/file").stdout.split()[1:] == ["here"]
-    assert lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id").stdout != before
-    lab.renew("n1-c1")
-    assert lab.ssh("n1-c1", "ls /root/file", check=False).returncode != 0
 
 
 def test_full_disk(controller: Controller) -> None:
@@ -118,19 +111,20 @@ def test_full_disk(controller: Controller) -> None:
 def test_slow_link(controller: Controller) -> None:
     def seconds() -> float:
         started = time.monotonic()
-        controller.ssh("n4-c1", "true")
-        subprocess.run(controller.lab.ssh_command("n4-c1", "cat >/dev/null"), input=bytes(250_000), check=True)
+        controller.ssh("n3-c1", "true")
+        subprocess.run(controller.lab.ssh_command("n3-c1", "cat >/dev/null"), input=bytes(250_000), check=True)
         return time.monotonic() - started
 
     fast = min(seconds() for _attempt in range(3))
-    controller.lab.slow("n4-c1", "1mbit")
+    controller.lab.slow("n3-c1", "1mbit")
     # The transfer has 2 Mbit; no matter how busy this machine is, it cannot be faster.
     assert seconds() > max(1.5, fast)
+    controller.lab.heal("n3-c1")
 
 
 def test_client_is_inside_the_network(controller: Controller) -> None:
     async def banner() -> bytes:
-        reader, writer = await asyncio.open_connection(controller.address("n5-c1"), 22)
+        reader, writer = await asyncio.open_connection(controller.address("n3-c1"), 22)
         line = await reader.readline()
         writer.close()
         return line
@@ -138,6 +132,24 @@ def test_client_is_inside_the_network(controller: Controller) -> None:
     assert controller.run(banner()).startswith(b"SSH-2.0")
     with pytest.raises(OSError):
         asyncio.run(asyncio.wait_for(banner(), 2))
+
+
+def test_kill_start_and_reboot_keep_the_disk(controller: Controller) -> None:
+    """This test is the last one of the three hosts: it switches two of them off."""
+    lab = controller.lab
+    lab.ssh("n1-c1", "echo here > /root/file && sync")
+    lab.kill("n1-c1")
+    assert not lab.is_running("n1-c1")
+    assert lab.ssh("n1-c1", "true", check=False).returncode == 255
+    lab.start("n1-c1")
+    assert lab.ssh("n1-c1", "cat /root/file").stdout == "here\n"
+    before = lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id").stdout
+    lab.reboot("n1-c1")
+    assert lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id; cat /root/file").stdout.split()[1:] == ["here"]
+    assert lab.ssh("n1-c1", "cat /proc/sys/kernel/random/boot_id").stdout != before
+    lab.renew_only("n1-c1")
+    assert [lab.is_running(host) for host in HOSTS] == [True, False, False]
+    assert lab.ssh("n1-c1", "ls /root/file", check=False).returncode != 0
 
 
 # test_readme.py also has a lab of both releases.

@@ -58,6 +58,7 @@ def by_operator(root: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
 
 
 @pytest.mark.chaos
+@pytest.mark.hosts(len(HOSTS))
 @pytest.mark.parametrize("login", [by_nkey, by_operator])
 def test_every_operation_without_a_password(controller: Controller, tmp_path: Path, login: Any) -> None:
     given, application, account = login(tmp_path)

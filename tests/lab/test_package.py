@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import binaries
+import pytest
 from support.controller import Controller
 
 HOST = "n1-c1"
@@ -32,6 +33,7 @@ def repository(folder: Path, *versions: str) -> None:
     (folder / "Packages").write_text("\n".join(entries))
 
 
+@pytest.mark.hosts(1)
 def test_the_package_brings_the_binary_and_starts_nothing(controller: Controller, tmp_path: Path) -> None:
     files = tmp_path / "repo"
     files.mkdir()

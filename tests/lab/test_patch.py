@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("intact_cluster")
 @pytest.fixture(scope="module")
 def cluster(shared_controller: Controller) -> Iterator[Cluster]:
     """The deployed cluster, whose hosts have version 1 of the package."""
-    shared_controller.lab.renew(*HOSTS)
+    shared_controller.lab.renew_only(*HOSTS)
     made = Cluster(shared_controller)
     made.host_variables = {host: made.host_variables[host] for host in HOSTS}
     run = made.deploy()

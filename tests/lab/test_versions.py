@@ -14,6 +14,7 @@ HOSTS = ["n1-c1", "n2-c1", "n3-c1"]
 
 
 @pytest.mark.chaos
+@pytest.mark.hosts(len(HOSTS))
 def test_2_9_is_deployed_and_changed(controller: Controller) -> None:
     variables: dict[str, Any] = {
         **file_install("2.9.10"),
