@@ -649,6 +649,7 @@ def _boot(paths: _Paths, host: Host) -> None:
         f"--machine={host.machine}",
         f"--hostname={host.name}",
         f"--network-bridge={host.network.bridge}",
+        *_binds_of_compiled_code(paths, host),
         "--boot",
     ]
     # `ip netns exec` cannot be used: it remounts /sys, and nspawn then does not find the control groups. After a
@@ -662,6 +663,20 @@ def _boot(paths: _Paths, host: Host) -> None:
         f"{_enter_group(paths, f'{host.machine}/power')}; while sh -ec {shlex.quote(once)}; [ $? = 133 ]; do :; done"
     )
     _start(command, paths.log(host))
+
+
+def _binds_of_compiled_code(paths: _Paths, host: Host) -> list[str]:
+    """Return the options that mount the lab's code of modules, see python/sitecustomize.py, for root and for the user.
+
+    Otherwise each host would compile the modules again after every `renew`.
+    """
+    binds = []
+    for uid in (0, (paths.merged(host) / "home" / rootfs.USER).stat().st_uid):
+        folder = paths.work / f"compiled-{uid}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.chown(folder, uid, uid)
+        binds.append(f"--bind={folder}:/var/tmp/natsops-compiled-{uid}")
+    return binds
 
 
 def _start(command: str, log: Path) -> None:

@@ -27,6 +27,8 @@ _PACKAGES = (
 )
 #: The unprivileged user of each host, with the sudo rules of docs/security.md and this password.
 USER, PASSWORD = "ops", "sudo'5 pässword"
+# Each task that needs root checks the password; Debian's default hash takes forty times as long.
+_CHPASSWD = ("chpasswd", "--crypt-method=SHA512", "--sha-rounds=1000")
 SUDOERS = f"{USER} ALL=(root,nats-backup) /bin/sh\n"
 _ENABLE = ("ssh.service", "systemd-networkd.service")
 # Hosts have no access to the outside, so units that would connect to a mirror only fill the log.
@@ -67,7 +69,7 @@ def inside(root: Path, folders: Iterable[Path], *command: str) -> list[str]:
 def _kept(release: str, packages: str, enable: tuple[str, ...], mask: tuple[str, ...]) -> Path:
     store = cache_dir() / "lab"
     store.mkdir(parents=True, exist_ok=True)
-    recipe = hashlib.sha256(repr((packages, enable, mask, USER, PASSWORD, SUDOERS)).encode()).hexdigest()[:8]
+    recipe = hashlib.sha256(repr((packages, enable, mask, USER, PASSWORD, _CHPASSWD, SUDOERS)).encode()).hexdigest()[:8]
     target = store / f"rootfs-{release}-{recipe}"
     with (store / f".lock-{release}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -98,7 +100,7 @@ def _build(release: str, target: Path, packages: str, units: dict[str, tuple[str
                 )
         if "sudo" in packages.split(","):
             subprocess.run(["chroot", str(work), "useradd", "--create-home", "--shell=/bin/bash", USER], check=True)
-            subprocess.run(["chroot", str(work), "chpasswd"], input=f"{USER}:{PASSWORD}", text=True, check=True)
+            subprocess.run(["chroot", str(work), *_CHPASSWD], input=f"{USER}:{PASSWORD}", text=True, check=True)
             (work / "etc/sudoers.d" / USER).write_text(SUDOERS)
         for host_specific in [work / "etc/machine-id", *(work / "etc/ssh").glob("ssh_host_*")]:
             host_specific.unlink(missing_ok=True)
