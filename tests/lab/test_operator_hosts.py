@@ -26,7 +26,10 @@ from support.credentials import Operator, make_operator
 from support.lab_cluster import HOSTS, Cluster
 from support.load import Load, LoadPlan
 
-VERSIONS = ["2.15.1", pytest.param("2.10.27", marks=pytest.mark.chaos)]
+VERSIONS = ["2.15.1", "2.10.27"]
+# tests/integration covers each step with processes: test_operator_mode.py, test_account_changes.py and
+# test_signing_key_rotation.py.
+pytestmark = pytest.mark.chaos
 #: The subjects of the load.
 LOAD = ["load3.>", "load.echo", "$KV.LOAD_KV.>", "$JS.API.>", "$JS.ACK.>", "_INBOX.>"]
 ACCOUNTS: dict[str, Any] = {
@@ -307,8 +310,7 @@ class MigratingCluster(Cluster):
         return self.controller.run(log_in())
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("version", ["2.15.1", "2.10.27"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_static_accounts_enter_and_leave_operator_mode_under_load(
     controller: Controller, tmp_path: Path, version: str
 ) -> None:
