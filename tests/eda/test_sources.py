@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -29,44 +29,16 @@ from support.credentials import make_certificates, make_jwt, new_user, write_cre
 from support.module_runs import form, run_in_process
 from support.nats_processes import VERSIONS, NatsProcesses
 from support.operator_site import Site
-from support.rulebooks import PATIENCE, refusal, source, sources_folder
+from support.rulebooks import PATIENCE, NextEvent, refusal, run_source, source, sources_folder
 
 NAMES = ["n1", "n2", "n3"]
 FRAGMENTS = "ansible_collections.natsops.jetstream.plugins.doc_fragments"
 
 
-def run(name: str, arguments: dict[str, Any], work: Callable[[Callable[..., Awaitable[Any]]], Awaitable[None]]) -> None:
-    """Run a source during `work`, which receives a function that returns the next event, or the next event that
-    matches."""
-
-    async def both() -> None:
-        queue: asyncio.Queue[Any] = asyncio.Queue(1)
-        module = source(name)
-        described = set(yaml.safe_load(module["RETURN"]))
-        running = asyncio.ensure_future(module["main"](queue, arguments))
-
-        async def event(**wanted: Any) -> Any:
-            while True:
-                getting = asyncio.ensure_future(queue.get())
-                await asyncio.wait({getting, running}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-                assert getting.done(), running.result() if running.done() else f"no event of {wanted}"
-                content = getting.result()["nats"]
-                assert set(content) <= described
-                if wanted.items() <= content.items():
-                    return content
-
-        try:
-            await work(event)
-        finally:
-            running.cancel()
-
-    asyncio.run(both())
-
-
 def test_it_listens_again_after_the_connection_was_lost(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
     arguments = {**secure.sys_connection(), "timeout": 1}
 
-    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+    async def work(event: NextEvent) -> None:
         def logged(text: str, times: int) -> Awaitable[None]:
             async def wait() -> None:
                 deadline = time.monotonic() + PATIENCE
@@ -87,7 +59,7 @@ def test_it_listens_again_after_the_connection_was_lost(secure: Secure, caplog: 
         assert (await event(type="shutdown"))["server"] == "n3"
 
     with caplog.at_level(logging.INFO):
-        run("nats_advisories", arguments, work)
+        run_source("nats_advisories", arguments, work)
 
 
 @pytest.mark.parametrize("name", ["nats_advisories", "nats_health", "nats_insights"])
@@ -211,7 +183,7 @@ def test_health(secure: Secure) -> None:
     arguments = {"connection": secure.sys_connection(), "expected_servers": NAMES, "certificate_days": 2}
     arguments.update(interval=0.5, timeout=1)
 
-    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+    async def work(event: NextEvent) -> None:
         if secure.version.startswith("2.10"):
             assert (await event(code="certificate_unknown", server="n2"))["severity"] == "warning"
         else:
@@ -228,7 +200,7 @@ def test_health(secure: Secure) -> None:
         secure.start()
         assert await event(code="unreachable", state="solved")
 
-    run("nats_health", arguments, work)
+    run_source("nats_health", arguments, work)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -240,7 +212,7 @@ def test_an_event_names_the_connections_that_an_expiry_closes(version: str, tmp_
     write_creds(file, make_jwt(site.operator.user_signers["APP"], user.public, "shop", claims, top=times), user)
     arguments = {"connection": site.servers.sys_connection(), "expected_servers": NAMES, "interval": 0.5}
 
-    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+    async def work(event: NextEvent) -> None:
         client = await nats.connect(site.servers.url("n1"), user_credentials=str(file))
         first = await event(code="jwt_expiring", state="present")
         assert first["message"].startswith("account APP: 1 connection of user shop will be closed"), first
@@ -251,7 +223,7 @@ def test_an_event_names_the_connections_that_an_expiry_closes(version: str, tmp_
 
     try:
         form(site.servers)
-        run("nats_health", {**arguments, "jwt_days": 14}, work)
+        run_source("nats_health", {**arguments, "jwt_days": 14}, work)
     finally:
         site.servers.kill()
 
@@ -267,7 +239,7 @@ def test_health_reports_drift_until_it_is_gone(secure: Secure, tmp_path: Path) -
         file.with_suffix(".new").write_text(json.dumps({"version": 1, "checked": now, "documents": [found]}))
         file.with_suffix(".new").rename(file)
 
-    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+    async def work(event: NextEvent) -> None:
         assert "run the playbook assets_drift" in (await event(code="drift_unknown", state="present"))["message"]
         write(1)
         assert await event(code="drift_unknown", state="solved")
@@ -277,7 +249,7 @@ def test_health_reports_drift_until_it_is_gone(secure: Secure, tmp_path: Path) -
         write(0)
         assert await event(code="drift", state="solved")
 
-    run("nats_health", arguments, work)
+    run_source("nats_health", arguments, work)
 
 
 def test_health_refuses_a_user_of_another_account(secure: Secure) -> None:
@@ -300,14 +272,14 @@ def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: p
     # A server that has not received the interest of the stream does not forward the message.
     assert any(add(f"SEEN{number}", f"seen.{number}") for number in range(20))
 
-    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+    async def work(event: NextEvent) -> None:
         assert (await event())["type"] == "stream_action"
         deadline = time.monotonic() + PATIENCE
         while "ermission" not in caplog.text and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
 
     with caplog.at_level(logging.WARNING):
-        run("nats_advisories", {**narrow, "stream": "KEPT", "durable": "d", "deliver_policy": "all"}, work)
+        run_source("nats_advisories", {**narrow, "stream": "KEPT", "durable": "d", "deliver_policy": "all"}, work)
     assert "permission denied: the user may not publish to $JS.ACK.KEPT.d" in caplog.text
 
 
@@ -327,7 +299,7 @@ def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         path.with_suffix(".new").write_text(json.dumps(report))
         path.with_suffix(".new").rename(path)
 
-    async def work(event: Callable[..., Awaitable[Any]]) -> None:
+    async def work(event: NextEvent) -> None:
         while "No such file" not in caplog.text:
             await asyncio.sleep(0.05)
         write("1", ["CAPACITY_201", 9.5], ["META_101", None])
@@ -343,7 +315,7 @@ def test_insights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert again["row"]["value"] == 9.0 and again["id"] != first["id"]
 
     with caplog.at_level(logging.WARNING):
-        run("nats_insights", {"report": str(tmp_path), "interval": 0.1}, work)
+        run_source("nats_insights", {"report": str(tmp_path), "interval": 0.1}, work)
     assert caplog.text.count("No such file") == 1
     write("3", number=2)
     assert "has format 2; this version of the collection reads format 1" in refusal("nats_insights", report=str(path))

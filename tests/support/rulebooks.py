@@ -13,7 +13,7 @@ import runpy
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
@@ -108,6 +108,9 @@ class Rulebook:
 
 Start = Callable[..., Rulebook]
 
+#: A function of an event source's test that returns the next event, or the next one with these values.
+NextEvent = Callable[..., Awaitable[Any]]
+
 Main = Callable[[Any, dict[str, Any]], Coroutine[Any, Any, None]]
 
 
@@ -118,6 +121,34 @@ def sources_folder() -> Path:
 def source(name: str) -> dict[str, Any]:
     """Run the file of an event source as ansible-rulebook does, and return the names that it defines."""
     return runpy.run_path(str(sources_folder() / f"{name}.py"))
+
+
+def run_source(name: str, arguments: dict[str, Any], work: Callable[[NextEvent], Awaitable[None]]) -> None:
+    """Run a source during `work`, which receives a function that returns the next event, or the next event that
+    matches."""
+
+    async def both() -> None:
+        queue: asyncio.Queue[Any] = asyncio.Queue(1)
+        module = source(name)
+        described = set(yaml.safe_load(module["RETURN"]))
+        running = asyncio.ensure_future(module["main"](queue, arguments))
+
+        async def event(**wanted: Any) -> Any:
+            while True:
+                getting = asyncio.ensure_future(queue.get())
+                await asyncio.wait({getting, running}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+                assert getting.done(), running.result() if running.done() else f"no event of {wanted}"
+                content = getting.result()["nats"]
+                assert set(content) <= described
+                if wanted.items() <= content.items():
+                    return content
+
+        try:
+            await work(event)
+        finally:
+            running.cancel()
+
+    asyncio.run(both())
 
 
 def refusal(name: str, **arguments: Any) -> str:
