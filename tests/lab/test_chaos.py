@@ -97,6 +97,34 @@ def test_cut_off_host_stops_the_roll_and_the_next_run_resumes(cluster: Cluster) 
     assert cluster.restarted(halfway) == set(HOSTS) - first
 
 
+def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
+    """During a roll, the server is restarted at once, but only a limited number of times; otherwise the gate names the
+    server, and the next deployment restarts it."""
+    with cluster.mute(SMALL) as starts:
+        # The drop-in is newer than the process, so this host is restarted.
+        starts(1)
+        run = cluster.deploy(limit=SMALL)
+        assert run.status == 0, run.output
+        again = [result.msg for result in run.results if result.task.endswith(": Report why the server is restarted")]
+        assert again and "(1 of 2)" in again[0], run.output
+
+        starts(1)
+        cluster.controller.ssh(SMALL, "systemctl restart nats-server")
+        cluster.wait_for_mute(SMALL)
+        assert cluster.mended(SMALL) == {SMALL}
+
+        starts(3)
+        cluster.controller.ssh(
+            SMALL, "touch /etc/systemd/system/nats-server.service.d/mute.conf && systemctl daemon-reload"
+        )
+        run = cluster.deploy(limit=SMALL, extra_vars={"nats_server__join_timeout": 6})
+        assert run.status != 0
+        assert any("has received nothing from it" in error for error in run.errors), run.output
+        starts(0)
+        cluster.controller.ssh(SMALL, "systemctl restart nats-server")
+    cluster.wait_after_start(SMALL)
+
+
 # This command ends the calling run after the first batch, but only once.
 KILL = """
 import os, pathlib, signal, sys

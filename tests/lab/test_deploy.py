@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
+from lab import LabUnavailableError
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
-from support.controller import Controller, Cost, Run, download_wheels
-from support.lab_cluster import AWKWARD, HOSTS, SYSTEM_PASSWORD, TUNINGS, Cluster
+from support.controller import Controller, Cost, Run, download_wheels, file_install
+from support.lab_cluster import AWKWARD, HOSTS, SYSTEM_PASSWORD, TUNINGS, Cluster, refusal
 from support.load import publish_stored
 
 pytestmark = pytest.mark.usefixtures("intact_cluster")
@@ -31,6 +34,9 @@ TUNE = """
         name: natsops.jetstream.nats_server
         tasks_from: tuning
 """
+STORE = "/nats/storage"
+#: The host with a separate disk, which can be filled up.
+SMALL = "n3-c1"
 #: The maximum cost, on any host, of a deployment that changes nothing.
 BUDGET = Cost(module_runs=4, tasks=25)
 
@@ -38,8 +44,12 @@ BUDGET = Cost(module_runs=4, tasks=25)
 @pytest.fixture(scope="module")
 def cluster(shared_controller: Controller) -> Iterator[Cluster]:
     """The deployed cluster."""
-    shared_controller.lab.renew()
+    lab = shared_controller.lab
+    lab.renew()
+    with contextlib.suppress(LabUnavailableError):
+        lab.disk(SMALL, STORE, "400M")
     made = Cluster(shared_controller)
+    made.variables.update(file_install("2.15.1"))
     run = made.deploy()
     assert run.status == 0, run.output
     yield made
@@ -56,6 +66,18 @@ def names(run: Run) -> set[str]:
     return {task.rpartition(" : ")[2] for host, task in run.changed}
 
 
+def test_the_unit_is_enabled_and_hardened(cluster: Cluster) -> None:
+    for host in HOSTS:
+        ssh = partial(cluster.controller.ssh, host)
+        state = ssh("systemctl show -P ActiveState -P UnitFileState -P NRestarts nats-server").stdout
+        assert sorted(state.split()) == ["0", "active", "enabled"]
+        assert ssh("stat -c '%U %G %a' /etc/nats-server/secrets.conf").stdout.split() == ["root", "nats", "640"]
+        assert "v2.15.1" in ssh("nats-server --version").stdout
+    show = "systemctl show -P KillSignal -P LimitNOFILE -P TimeoutStopUSec nats-server"
+    assert cluster.controller.ssh("n1-c1", show).stdout.split() == ["1min", "30s", "800000", "12"]
+    cluster.controller.ssh("n1-c1", "systemd-analyze security --no-pager --threshold=20 nats-server")
+
+
 def test_every_awkward_password_logs_in(cluster: Cluster) -> None:
     async def log_in() -> None:
         for user, password in {**AWKWARD, "sys": SYSTEM_PASSWORD}.items():
@@ -68,15 +90,15 @@ def test_every_awkward_password_logs_in(cluster: Cluster) -> None:
     cluster.controller.run(log_in())
     for host in HOSTS:
         assert "secrets.conf" in cluster.controller.ssh(host, "ls /etc/nats-server").stdout
-        assert cluster.controller.ssh(host, "grep -rF 's3cr3t!' /etc/nats-server", check=False).stdout == ""
+        assert (
+            cluster.controller.ssh(host, "grep -rF 's3cr3t!' /etc/nats-server /etc/systemd", check=False).stdout == ""
+        )
 
 
-def test_no_secret_is_printed_or_logged(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With -vvv, the SSH connection prints the results of modules; every host logs the options of modules."""
-    monkeypatch.setenv("ANSIBLE_VERBOSITY", "3")
-    monkeypatch.setenv("ANSIBLE_DIFF_ALWAYS", "1")
-    run = cluster.deploy(check=True, nats_server_max_connections=77)
-    assert run.status == 0 and "max_connections" in run.output and "<10.77.0.11>" in run.output, run.output
+def check_secrets(cluster: Cluster, run: Run) -> None:
+    """Check that neither a run with -vvv, where the SSH connection prints the results of modules, nor the hosts' logs of
+    the options of modules contain secrets."""
+    assert "max_pending" in run.output and "<10.77.0.11>" in run.output, run.output
     for host in HOSTS:
         stored = cluster.controller.ssh(host, "cat /etc/nats-server/secrets.conf").stdout
         secrets = {SYSTEM_PASSWORD, *re.findall(r'"(.{8,})"', stored)}
@@ -122,8 +144,9 @@ def test_a_reload_is_chosen_where_it_is_enough(cluster: Cluster) -> None:
     assert {cluster.varz(host)["max_connections"] for host in HOSTS} == {500}
 
 
-def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None:
-    """A producer that retries with the message's id continues to publish while every server is restarted."""
+def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that retries with the message's id continues to publish while every server is restarted. A check run,
+    whose verbose output has no secret, predicted the changes of each host."""
     pids = cluster.pids()
 
     async def prepare() -> None:
@@ -146,14 +169,21 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
                 sent.append(name)
                 await asyncio.sleep(0.01)
 
+    cluster.variables["nats_server_config"] = {"max_pending": 32 * 1024 * 1024}
+    with monkeypatch.context() as verbose:
+        verbose.setenv("ANSIBLE_VERBOSITY", "3")
+        verbose.setenv("ANSIBLE_DIFF_ALWAYS", "1")
+        foretold = cluster.deploy(check=True)
+    assert foretold.status == 0, foretold.output
+    check_secrets(cluster, foretold)
     producer = cluster.controller.start(produce())
     try:
-        cluster.variables["nats_server_config"] = {"max_pending": 32 * 1024 * 1024}
         run = cluster.deploy()
     finally:
         stop = True
     producer.result(timeout=30)
     assert run.status == 0, run.output
+    assert foretold.changed == run.changed
     new = cluster.pids()
     assert all(new[host] != pids[host] for host in HOSTS)
     gates = [result for result in run.results if result.task.endswith(": Wait for the health gate")]
@@ -172,35 +202,6 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster) -> None
 
     assert len(sent) > 100
     assert cluster.controller.run(stored()) == sent
-
-
-@pytest.mark.chaos
-def test_a_server_that_comes_up_mute_is_started_again(cluster: Cluster) -> None:
-    """During a roll, the server is restarted at once, but only a limited number of times; otherwise the gate names the
-    server, and the next deployment restarts it."""
-    with cluster.mute("n3-c1") as starts:
-        # The drop-in is newer than the process, so this host is restarted.
-        starts(1)
-        run = cluster.deploy(limit="n3-c1")
-        assert run.status == 0, run.output
-        again = [result.msg for result in run.results if result.task.endswith(": Report why the server is restarted")]
-        assert again and "(1 of 2)" in again[0], run.output
-
-        starts(1)
-        cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
-        cluster.wait_for_mute("n3-c1")
-        assert cluster.mended("n3-c1") == {"n3-c1"}
-
-        starts(3)
-        cluster.controller.ssh(
-            "n3-c1", "touch /etc/systemd/system/nats-server.service.d/mute.conf && systemctl daemon-reload"
-        )
-        run = cluster.deploy(limit="n3-c1", extra_vars={"nats_server__join_timeout": 6})
-        assert run.status != 0
-        assert any("has received nothing from it" in error for error in run.errors), run.output
-        starts(0)
-        cluster.controller.ssh("n3-c1", "systemctl restart nats-server")
-    cluster.wait_after_start("n3-c1")
 
 
 def test_an_interrupted_run_is_finished_by_the_next(cluster: Cluster) -> None:
@@ -306,13 +307,29 @@ def test_a_lost_zone_is_survived_and_a_lost_quorum_is_named(cluster: Cluster) ->
 
 
 def test_a_dead_host_stops_the_run_before_anything_changes(cluster: Cluster) -> None:
-    files = cluster.files()
+    """Neither the other servers nor the controller can reach the host."""
+    files, pids = cluster.files(), cluster.pids()
     cluster.controller.lab.partition("n5-c1")
     run = cluster.deploy(nats_server_max_connections=501)
     cluster.controller.lab.heal("n5-c1")
-    assert run.status != 0
     assert {result.host for result in run.results if result.status == "unreachable"} == {"n5-c1"}
+    assert "n5-c1" in "\n".join(refusal(run))
     assert cluster.files() == files
+    assert cluster.pids() == pids
+
+
+def test_restart_is_refused_because_of_a_full_disk(cluster: Cluster) -> None:
+    ssh, pids = cluster.controller.ssh, cluster.pids()
+    if ssh(SMALL, f"mountpoint -q {STORE}", check=False).returncode:
+        pytest.skip("this machine has no loop devices")
+    ssh(SMALL, f"head -c 1G /dev/zero > {STORE}/fill || true")
+    try:
+        run = cluster.play("restart")
+    finally:
+        ssh(SMALL, f"rm {STORE}/fill")
+    text = "\n".join(refusal(run))
+    assert re.search(rf"1\. .*{SMALL}", text) and re.search("disk|storage", text), text
+    assert cluster.restarted(pids) == set()
 
 
 def test_a_cut_inventory_is_refused(cluster: Cluster) -> None:
@@ -533,7 +550,19 @@ def test_an_exporter_serves_metrics(cluster: Cluster, wheels: Path, tmp_path: Pa
     assert ssh("n1-c1", "test -e /opt/nats-exporter", check=False).returncode == 1
 
 
-def test_the_unit_is_hardened(cluster: Cluster) -> None:
-    cluster.controller.ssh("n1-c1", "systemd-analyze security --no-pager --threshold=20 nats-server")
-    show = "systemctl show -P KillSignal -P LimitNOFILE -P TimeoutStopUSec nats-server"
-    assert cluster.controller.ssh("n1-c1", show).stdout.split() == ["1min", "30s", "800000", "12"]
+# The streams stay, so this test is the last one.
+def test_restart_names_two_dead_servers_as_the_one_cause(cluster: Cluster) -> None:
+    cluster.fill(40)
+    pids, dead = cluster.pids(), ("n4-c1", "n5-c1")
+    for host in dead:
+        cluster.controller.ssh(host, "systemctl stop nats-server")
+    run = cluster.play("restart")
+    text = "\n".join(refusal(run))
+    assert re.search(r"1\. n4-c1 and n5-c1 do not answer: .*\d+ streams.* have no quorum", text), text
+    assert not re.search(r"^ *2\. ", text, re.MULTILINE), text
+    assert "systemctl status nats-server" in text
+    waited = re.search(r"is not healthy after (\d+) s", text)
+    assert waited and int(waited[1]) <= 30, text
+    assert cluster.restarted(pids) == set(dead)
+    for host in dead:
+        cluster.controller.ssh(host, "systemctl start nats-server")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
@@ -236,6 +237,27 @@ class Cluster:
         finally:
             self.controller.ssh(host, f"rm -r {drop_in} && systemctl daemon-reload")
 
+    def fill(self, streams: int) -> None:
+        """Create this many streams with three replicas, which the meta leader spreads over all servers."""
+
+        async def make() -> None:
+            async with self.client() as client:
+                for first in range(0, streams, 20):
+                    bodies = {
+                        f"S{number}": json.dumps({"name": f"S{number}", "num_replicas": 3, "subjects": [f"s.{number}"]})
+                        for number in range(first, min(first + 20, streams))
+                    }
+                    replies = await asyncio.gather(
+                        *(
+                            client.request(f"$JS.API.STREAM.CREATE.{name}", body.encode(), timeout=30)
+                            for name, body in bodies.items()
+                        )
+                    )
+                    for reply in replies:
+                        assert "error" not in json.loads(reply.data), reply.data
+
+        self.controller.run(make(), timeout=600)
+
     def health(self, *arguments: str) -> Run:
         """Run the health gate once, with additional options as ``name=value``."""
         return self.controller.module(
@@ -300,3 +322,13 @@ class Cluster:
         while not self.is_mute(host, run := self.health()):
             assert time.monotonic() < end, run.output
             time.sleep(1)
+
+
+def refusal(run: Run) -> list[str]:
+    """Return the output of the failed task, from its title to the next one, which must fit on a screen of 25 lines."""
+    assert run.status != 0
+    parts = re.split(r"^(?=(?:TASK|PLAY RECAP) )", run.output, flags=re.MULTILINE)
+    failing = [part for part in parts if re.search(r"^(?:\[ERROR\]|fatal: )", part, re.MULTILINE)]
+    lines = [line for line in failing[0].splitlines() if line.strip()]
+    assert len(lines) <= 25 and len(failing[0]) < 10_000, failing[0]
+    return lines
