@@ -140,11 +140,12 @@ test-fast: PYTEST_OPTIONS = --quiet -n 2 -m 'not installs'
 test-fast: $(CACHE)/venv-fast/.made $(DEV_LINK) ## rules, filters and parsers of the checkout: a small environment, no artifact
 	@$(CACHE)/venv-fast/bin/$(PYTEST) $(FAST)
 
-# Two at a time: first those of a few seconds, then the longest, and last those that fill the gaps at the end.
+# Two at a time: first those of a few seconds, then the longest, and last those that fill the gaps at the end. The scenario
+# systemd runs in test-matrix: tests/lab deploys the same cluster.
 QUICK_PARTS := lint-words lint-spelling lint-imports lint-ruff lint-yaml lint-changelog lint-reuse lint-github
 test: ## all but the longest tests (test-chaos, the other molecule scenarios); ends with the totals
 	@$(PYTHON) tools/run_parts.py prepare $(QUICK_PARTS) --together test-playbooks --lab test-lab --together test-insights \
-		--lab test-molecule-systemd --together sanity-2.19 test-molecule-default test-eda test-modules test-unit test-unit-2.16 \
+		sanity-2.19 test-molecule-default test-eda test-modules test-unit test-unit-2.16 \
 		$(filter-out lint-insights $(QUICK_PARTS),$(LINT_PARTS))
 
 soak: ## repeats PART next to busy processes and prints how often each test failed: PART=test-modules TIMES=20 LOAD=4 (TESTS=tests/integration/test_roll.py or ARGS='-k roll' for some of its tests)
