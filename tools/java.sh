@@ -20,7 +20,7 @@ fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "Java 17 or newer is missing: installing the package default-jre-headless."
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends default-jre-headless >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y -o DPkg::Lock::Timeout=300 --no-install-recommends default-jre-headless >&2
     found=$(version || true)
     [ "${found:-0}" -lt 17 ] || exit 0
 fi

@@ -22,7 +22,7 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "Python's venv module is missing: installing the package python$version-venv."
         apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "python$version-venv" >&2
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y -o DPkg::Lock::Timeout=300 --no-install-recommends "python$version-venv" >&2
     else
         say "Python's venv module is missing. Install it as root, then run this again: apt-get install python$version-venv"
         exit 1
