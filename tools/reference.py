@@ -603,6 +603,7 @@ def pages() -> dict[Path, str]:
         **module_pages(),
         REFERENCE / "filters.md": plugin_page("Filters", "filter"),
         REFERENCE / "inventory.md": plugin_page("Inventory plugins", "inventory"),
+        REFERENCE / "lookups.md": plugin_page("Lookups", "lookup"),
         REFERENCE / "awx.md": awx_page(),
         REFERENCE / "event_sources.md": event_source_page(),
         REFERENCE / "insights_checks.md": insights_page("findings.document"),

@@ -139,7 +139,7 @@ def texts() -> dict[str, list[tuple[str, str]]]:
             add("message", path, titles(source))
         elif path.endswith(".py"):
             add("docstring", path, comments(source))
-            if path.startswith(("plugins/modules/", "plugins/filter/", "plugins/inventory/", "plugins/doc_fragments/")):
+            if re.match(r"plugins/(modules|filter|inventory|lookup|doc_fragments)/", path):
                 add("page", path, pages(source))
             if path.startswith("plugins/"):
                 add("message", path, messages(source))

@@ -13,12 +13,12 @@ description:
   - Returns a structured configuration with nats-server's own keys, which P(natsops.jetstream.nats_conf#filter) renders.
     Routes, gateways and leafnode remotes come from the servers in O(topology); their credentials are percent-encoded
     into each URL.
-  - C(nats_server_config) and C(nats_server_config_host), which take precedence over the result, are not applied.
-positional: _input
+  - C(config) and C(config_host) of the input take precedence over the composed keys.
+positional: _input, topology, host_state, live, leaving
 options:
   _input:
     description: Values of the role's variables by name, without the prefix C(nats_server_). A missing or empty value has
-      no key in the configuration.
+      no key in the configuration. With C(run_dir), a server with C(take_over) has the PID file of the role's own unit.
     type: dict
     required: true
   topology:
@@ -26,25 +26,19 @@ options:
       missing key.
     type: dict
     default: {}
-  leaving:
-    description: Whether the server is about to leave its cluster, so it gets the tag C(!jetstream).
-    type: bool
-    default: false
-  pid_file:
-    description: The PID file of the role's own unit, which is used if C(take_over) is true.
-    type: str
-  loaded_flags:
-    description: The feature flags that the server has loaded. A flag that the role turned off stays off until the next
-      change of the version, because no reload changes it.
+  host_state:
+    description:
+      - The result of M(natsops.jetstream.nats_server_host_info). A feature flag that the role turned off stays off until
+        the next change of the version, because no reload changes it.
     type: dict
     default: {}
-  common_flags:
-    description: The feature flags that are on on most servers of the cluster. The server turns them on as well.
-    type: list
-    elements: str
-    default: []
-  changes_version:
-    description: Whether this run changes the version of the server.
+  live:
+    description: The result of M(natsops.jetstream.nats_cluster_info) for the servers of the cluster. The server turns on
+      the feature flags that are on on most of them as well.
+    type: dict
+    default: {}
+  leaving:
+    description: Whether the server is about to leave its cluster, so it gets the tag C(!jetstream).
     type: bool
     default: false
 seealso:
@@ -67,8 +61,10 @@ _value:
   sample: {"server_name": "n1", "port": 4222, "http": "127.0.0.1:8222", "cluster": null}
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from ansible.utils.vars import merge_hash
 
 from ..module_utils.server_config.compose import HostInputs, compose
 from ..module_utils.server_config.topology import boolean
@@ -79,15 +75,23 @@ from ..plugin_utils._filters import reports_problems
 def nats_composed_config(
     options: Mapping[str, Any],
     topology: Mapping[str, Any] | None = None,
+    host_state: Mapping[str, Any] | None = None,
+    live: Mapping[str, Any] | None = None,
     leaving: bool = False,
-    pid_file: str | None = None,
-    loaded_flags: Mapping[str, Any] | None = None,
-    common_flags: Sequence[str] = (),
-    changes_version: bool = False,
 ) -> dict[str, Any]:
     """Return the configuration; see DOCUMENTATION."""
-    host = HostInputs(boolean(leaving), pid_file, loaded_flags or {}, list(common_flags), boolean(changes_version))
-    return compose(options, topology or {}, host)
+    state = host_state or {}
+    host = HostInputs(
+        leaving=boolean(leaving),
+        pid_file=f"{options['run_dir']}/nats-server.pid" if options.get("run_dir") else None,
+        loaded_flags=state.get("feature_flags") or {},
+        common_flags=(live or {}).get("common_flags") or (),
+        changes_version=boolean((state.get("version_change") or {}).get("changes", False)),
+    )
+    composed = compose(options, topology or {}, host)
+    for name in ("config", "config_host"):
+        composed = merge_hash(composed, options.get(name) or {}, recursive=True)
+    return composed
 
 
 class FilterModule:

@@ -18,7 +18,7 @@ cat "$here/menu.md" >> "$target/source/README.md"
 mv "$target/source/README.md" "$target/source/index.md"
 cp "$docs"/reference/*.md "$target/source/reference"
 # The site has pages of its own for these, see conf.py.
-(cd "$target/source/reference" && rm nats_*.md modules.md filters.md inventory.md)
+(cd "$target/source/reference" && rm nats_*.md modules.md filters.md inventory.md lookups.md)
 [ ! -d "$docs/images" ] || cp -R "$docs/images" "$target/source"
 PATH=$bin:$PATH "$bin/antsibull-docs" collection --use-current --squash-hierarchy --fail-on-error --dest-dir "$target/source/collection" \
     natsops.jetstream

@@ -50,7 +50,7 @@ PAGES = {
         f"reference/{name}.md": f"collection/{name}_role.rst"
         for name in ("nats_server", "nats_cluster", "nats_insights", "nats_program")
     },
-    **{f"reference/{name}.md": "collection/index.rst" for name in ("modules", "filters")},
+    **{f"reference/{name}.md": "collection/index.rst" for name in ("modules", "filters", "lookups")},
     "reference/inventory.md": "collection/nats_cluster_inventory.rst",
     "reference/": "collection/index.rst",
     "README.md": "index.md",

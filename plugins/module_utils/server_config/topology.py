@@ -115,6 +115,21 @@ def topology(
     }
 
 
+def supercluster_hosts(membership: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the hosts of all clusters that share one meta group, without those that leave.
+
+    `membership`: the variables `supercluster_groups`, `cluster_members` (the hosts of the own cluster, which are all
+    hosts if there is no supercluster) and `cluster_leaving`; `groups`: the hosts of each group of the inventory. Raises
+    ValueError for a group that the inventory does not have.
+    """
+    names = name_list(membership["supercluster_groups"], "supercluster_groups")
+    if missing := [name for name in names if name not in groups]:
+        raise ValueError(f"{_PREFIX}supercluster_groups lists {', '.join(missing)}, which the inventory does not have")
+    leaving = name_list(membership["cluster_leaving"], "cluster_leaving")
+    hosts = list(dict.fromkeys(host for name in names for host in groups[name] if host not in leaving))
+    return hosts or name_list(membership["cluster_members"], "cluster_members")
+
+
 def name_list(value: Any, variable: str) -> list[str]:
     """Return a list of names. Raises ValueError for a string, in which `in` would find parts of other names."""
     # Older versions of Ansible convert a null to an empty text.

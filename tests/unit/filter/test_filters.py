@@ -30,6 +30,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_required_action i
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rescue_host import nats_rescue_host
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_plan import nats_rotation_plan
 from ansible_collections.natsops.jetstream.plugins.filter.nats_rotation_refusal import nats_rotation_refusal
+from ansible_collections.natsops.jetstream.plugins.filter.nats_supercluster_hosts import nats_supercluster_hosts
 from ansible_collections.natsops.jetstream.plugins.filter.nats_tls_sources import nats_tls_sources
 from ansible_collections.natsops.jetstream.plugins.filter.nats_topology import nats_topology
 from ansible_collections.natsops.jetstream.plugins.filter.nats_wheels import nats_wheels
@@ -217,7 +218,17 @@ def test_topology_lists_become_links() -> None:
         nats_composed_config({"clustered": True, "cluster_route_style": "seeds"}, topology)
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
+    composed = nats_composed_config(
+        {"name": "n1", "take_over": True, "run_dir": "/run", "config": {"port": 1}, "config_host": {"jetstream": {"x": 1}}},
+        {},
+        {"feature_flags": {"js_raft_delete_range": False}, "version_change": {"changes": False}},
+        live={"common_flags": []},
+    )
+    assert (composed["pid_file"], composed["port"], composed["jetstream"]) == ("/run/nats-server.pid", 1, {"x": 1})
+    assert composed["feature_flags"] == {"js_raft_delete_range": False}
     groups = {"all": ["h1", "n1"], "east": ["n1"], "west": ["h1"]}
+    membership = {"supercluster_groups": ["east", "west"], "cluster_members": [], "cluster_leaving": ["n1"]}
+    assert nats_supercluster_hosts(membership, groups) == ["h1"]
     seen = {"supercluster_groups": ["east", "west"], "cluster": "nats"}
     found = nats_topology(["n1"], hostvars, "n1", seen=seen, supercluster=["n1", "h1"], groups=groups)["clusters"]
     assert [(one["group"], [server["host"] for server in one["servers"]]) for one in found] == [

@@ -138,7 +138,7 @@ def test_each_behaviour_is_in_its_documented_place(row: list[list[str]]) -> None
         assert f"natsops.jetstream.{name}" in written, name
         files += [
             path
-            for kind in ("modules", "filter", "action")
+            for kind in ("modules", "filter", "lookup", "action")
             for path in (CHECKOUT / "plugins" / kind).glob(f"{name}.py")
         ]
         assert files, name

@@ -13,7 +13,7 @@ from support.documents import CHECKOUT
 PLUGINS = [
     *(
         path.stem
-        for kind in ("action", "filter", "inventory", "modules")
+        for kind in ("action", "filter", "inventory", "lookup", "modules")
         for path in CHECKOUT.glob(f"plugins/{kind}/*.py")
     ),
     *(path.stem for path in CHECKOUT.glob("extensions/eda/plugins/event_source/*.py")),

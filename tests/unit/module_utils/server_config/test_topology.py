@@ -15,6 +15,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.to
     members,
     peer_ports,
     routes,
+    supercluster_hosts,
     topology,
 )
 
@@ -237,3 +238,24 @@ def test_monitoring_address_that_other_hosts_cannot_resolve_is_empty() -> None:
     assert [one["monitoring"] for one in found] == ["127.0.0.1:8223", "", ""]
     seen = members(list(hosts), hosts, "n3", {"monitoring": "127.0.0.1:8222"})
     assert seen[2]["monitoring"] == "127.0.0.1:8222"
+
+
+@pytest.mark.parametrize(
+    ("groups", "leaving", "hosts"),
+    [
+        (["east", "west"], [], ["e1", "e2", "w1"]),
+        (["east", "west"], ["e2"], ["e1", "w1"]),
+        ([], ["e2"], ["own"]),
+        (["east"], ["e1", "e2"], ["own"]),
+    ],
+)
+def test_hosts_of_a_supercluster(groups: list[str], leaving: list[str], hosts: list[str]) -> None:
+    """Without a supercluster, its hosts are those of the cluster."""
+    membership = {"supercluster_groups": groups, "cluster_members": ["own"], "cluster_leaving": leaving}
+    assert supercluster_hosts(membership, {"east": ["e1", "e2"], "west": ["e2", "w1"]}) == hosts
+
+
+def test_supercluster_refuses_a_group_that_the_inventory_does_not_have() -> None:
+    membership = {"supercluster_groups": ["east", "wset"], "cluster_members": [], "cluster_leaving": []}
+    with pytest.raises(ValueError, match="nats_server_supercluster_groups lists wset, which the inventory does not have"):
+        supercluster_hosts(membership, {"east": ["e1"]})
