@@ -174,3 +174,24 @@ def test_no_task_has_the_environment_of_the_service() -> None:
     given = re.compile(r"^ *environment: .*service_environment", re.MULTILINE)
     found = [f"{path.relative_to(CHECKOUT)}: {line}" for path in FILES for line in given.findall(path.read_text())]
     assert [line for line in found if "to_json" not in line and "vars/main/bundle.yml" not in line] == []
+
+
+def test_result_of_a_task_is_read_only_in_its_own_file() -> None:
+    """A `__result` is overwritten by the next task that registers one, so no other file may rely on it."""
+    for path in FILES:
+        text = path.read_text()
+        for name in set(re.findall(r"\bnats_\w+__result\b", text)):
+            assert f"register: {name}\n" in text, f"{path.relative_to(CHECKOUT)} reads {name}"
+
+
+def test_result_of_a_task_is_not_read_after_included_tasks() -> None:
+    """Included tasks may register a result as well."""
+    for path in FILES:
+        registered = False
+        for task in re.split(r"^ *- name:", path.read_text(), flags=re.MULTILINE)[1:]:
+            if re.search(r"(include|import)_(role|tasks):", task):
+                registered = False
+            elif re.search(r"register: nats_\w+__result\n", task):
+                registered = True
+            elif re.search(r"\bnats_\w+__result\b", task):
+                assert registered, f"{path.relative_to(CHECKOUT)}: {task.splitlines()[0]}"
