@@ -54,11 +54,11 @@ class LookupModule(LookupBase):
         self, terms: Sequence[str], variables: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[dict[str, Any]]:
         """Return the values; see DOCUMENTATION."""
-        reader = lookup_loader.get("ansible.builtin.vars", loader=self._loader, templar=self._templar)
+        reader = lookup_loader.get("vars", loader=self._loader, templar=self._templar)
         found = []
         for term in terms:
             if term not in ROLE_OPTIONS:
-                raise AnsibleLookupError(f"natsops.jetstream.nats_role_options: {term!r} is not one of {sorted(ROLE_OPTIONS)}")
+                raise AnsibleLookupError(f"nats_role_options: {term!r} is not one of {', '.join(sorted(ROLE_OPTIONS))}")
             names = ROLE_OPTIONS[term]
             found.append(dict(zip(names, reader.run(list(names.values()), variables))))
         return found

@@ -46,9 +46,11 @@ TASKS = """
     mode: "0600"
 - name: Keep where clients and modules connect to
   ansible.builtin.copy:
-    content: "{{ [nats_server__client_urls, nats_server_connection.servers] | to_json }}"
+    content: "{{ [near, nats_server_connection.servers] | to_json }}"
     dest: "{{ output }}/{{ inventory_hostname }}.servers"
     mode: "0600"
+  vars:
+    near: "{{ nats_server__topology.client_urls[:nats_server__topology.servers | length] }}"
 """
 
 

@@ -45,6 +45,12 @@ ROLE_OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_part("api", ("tls_ca_file", "tls_cert_file", "tls_key_file")),
         **_server("metrics_user", "metrics_password", "operator"),
     },
+    # client_contexts.client_contexts
+    "contexts": _server(
+        *("contexts", "cluster_name", "accounts", "system_account", "system_user", "system_password"),
+        *("api_delegate_to", "api_servers", "api_credentials", "api_nkey"),
+        *("tls_dir", "tls_ca_file", "tls_verify_clients"),
+    ),
     # tls_sources.TlsSourceOptions
     "tls_sources": _part(
         "tls",
@@ -60,4 +66,12 @@ ROLE_OPTIONS: Mapping[str, Mapping[str, str]] = {
         "archive_format": "nats_server_release_format",
         **_part("release", ("checksum", "unpinned")),
     },
+    # host/installation.InstallOptions
+    "install": _server("install_method", "file_checksum", "take_over", "manage_user", "become", "group"),
+    # tls_use.tls_use
+    "tls_use": _server(
+        *("address", "port", "tls", "tls_for_clients"),
+        *("clustered", "cluster_tls", "tls_for_cluster", "cluster_route_address", "cluster_port"),
+        *("supercluster_groups", "gateway", "gateway_address", "leafnodes", "leafnode_address"),
+    ),
 }

@@ -10,7 +10,6 @@ import dataclasses
 import pytest
 from ansible.errors import AnsibleLookupError
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
 from ansible_collections.natsops.jetstream.plugins.lookup.nats_role_options import LookupModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.release import ReleaseOptions
@@ -33,7 +32,6 @@ def test_typed_inputs_receive_all_their_variables() -> None:
 
 
 def lookup(*terms: str, **variables: object) -> list[dict[str, object]]:
-    init_plugin_loader()
     templar = Templar(loader=DataLoader(), variables=variables)
     return LookupModule(loader=DataLoader(), templar=templar).run(list(terms), variables)
 
