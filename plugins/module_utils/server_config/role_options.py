@@ -68,6 +68,13 @@ ROLE_OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     # host/installation.InstallOptions
     "install": _server("install_method", "file_checksum", "take_over", "manage_user", "become", "group"),
+    # host/layout.host_layout
+    "layout": _server(
+        *("take_over", "become", "user", "group"),
+        *("install_dir", "config_dir", "config_file", "secrets_file", "run_dir", "log_file"),
+        *("jetstream", "jetstream_store_dir", "config", "config_host", "tls_source"),
+        *("service_name", "service_environment", "service_overrides"),
+    ),
     # tls_use.tls_use
     "tls_use": _server(
         *("address", "port", "tls", "tls_for_clients"),

@@ -31,10 +31,9 @@ SERVER: dict[str, Any] = {
     "nats_server__paths": {"environment": "/etc/nats-server/environment", "hold": "/etc/nats-server/hold"},
     "nats_server__installed_version": "2.15.1",
     "nats_server__ports": [4222],
-    "nats_server__runtime_directory": "nats-server",
     "nats_server__stop_timeout": 180,
     "nats_server__tls_files": [],
-    "nats_server__writable_dirs": ["/var/lib/nats-server"],
+    "nats_server__layout": {"runtime_directory": "nats-server", "writable": ["/var/lib/nats-server"]},
 }
 PROGRAM: dict[str, Any] = {
     "nats_program_description": "a program",
