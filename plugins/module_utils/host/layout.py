@@ -175,5 +175,3 @@ def host_layout(options: Mapping[str, Any], paths: Mapping[str, str], state: Lay
         "tls_unit": layout.tls_unit,
         "tls_unit_paths": layout.tls_unit_paths,
     }
-
-

@@ -219,7 +219,13 @@ def test_topology_lists_become_links() -> None:
     with pytest.raises(AnsibleFilterError, match="nats_topology: nats_server_cluster_members lists n2, which"):
         nats_topology(["n1", "n2"], hostvars, "n1")
     composed = nats_composed_config(
-        {"name": "n1", "take_over": True, "run_dir": "/run", "config": {"port": 1}, "config_host": {"jetstream": {"x": 1}}},
+        {
+            "name": "n1",
+            "take_over": True,
+            "run_dir": "/run",
+            "config": {"port": 1},
+            "config_host": {"jetstream": {"x": 1}},
+        },
         {},
         {"feature_flags": {"js_raft_delete_range": False}, "version_change": {"changes": False}},
         live={"common_flags": []},

@@ -86,7 +86,9 @@ def test_directory_of_the_log_may_belong_to_another_user() -> None:
         (True, {"take_over": False, "service_environment": {"A": "b"}}, [], []),
     ],
 )
-def test_files_of_the_service(systemd: bool, options: dict[str, Any], secret_files: list[str], files: list[str]) -> None:
+def test_files_of_the_service(
+    systemd: bool, options: dict[str, Any], secret_files: list[str], files: list[str]
+) -> None:
     found = layout(systemd, **options)
     assert paths(found["service_secret_files"]) == secret_files
     assert paths(found["service_files"]) == files

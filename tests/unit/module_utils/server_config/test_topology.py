@@ -257,5 +257,7 @@ def test_hosts_of_a_supercluster(groups: list[str], leaving: list[str], hosts: l
 
 def test_supercluster_refuses_a_group_that_the_inventory_does_not_have() -> None:
     membership = {"supercluster_groups": ["east", "wset"], "cluster_members": [], "cluster_leaving": []}
-    with pytest.raises(ValueError, match="nats_server_supercluster_groups lists wset, which the inventory does not have"):
+    with pytest.raises(
+        ValueError, match="nats_server_supercluster_groups lists wset, which the inventory does not have"
+    ):
         supercluster_hosts(membership, {"east": ["e1"]})
