@@ -38,7 +38,7 @@ class Installation(TypedDict):
 
 
 def installation(options: InstallOptions, host: Mapping[str, Any]) -> Installation:
-    """Return what a host needs. `host`: the result of the module nats_server_host_info."""
+    """Return the needs of a host. `host`: the result of the module nats_server_host_info."""
     found = str(host.get("src_sha256") or "")
     given = options.file_checksum.lower()
     given = given[len("sha256:") :] if given.startswith("sha256:") else given

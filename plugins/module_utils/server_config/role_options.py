@@ -20,7 +20,8 @@ def _part(prefix: str, names: Iterable[str]) -> dict[str, str]:
 
 #: For each input, the name of an option → the public variable with its value.
 ROLE_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    # compose.compose: the complete configuration, or only what the name says. Composing less takes less time.
+    # compose.compose: the options of the complete configuration, of its gateways, or of its monitoring endpoint.
+    # Composing less takes less time.
     "config": _server(*OPTIONS, "run_dir", "config", "config_host"),
     "gateways": _server("cluster_name", "supercluster_groups", "gateway"),
     "monitoring": _server("http", "https", "tls_source", "tls_for_monitoring"),

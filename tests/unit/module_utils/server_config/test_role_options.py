@@ -37,7 +37,7 @@ def lookup(*terms: str, **variables: object) -> list[dict[str, object]]:
 
 
 def test_nats_role_options_reads_the_variables_by_option() -> None:
-    variables = {
+    variables: dict[str, object] = {
         "nats_server_cluster_name": "C1",
         "nats_server_supercluster_groups": [],
         "nats_server_gateway": None,
