@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.role_options import ROLE_OPTIONS
 from support.documents import CHECKOUT
 
 ROLES = CHECKOUT / "roles"
 _TEMPLATED = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _NAME = re.compile(r"\bnats_\w+")
+#: The inputs that a lookup of the roles' variables names.
+_LOOKUP = re.compile(r"nats_role_options'((?:, *'\w+')+)")
 
 
 class _Loader(yaml.CSafeLoader):
@@ -34,7 +37,7 @@ def reads(playbook: Path) -> frozenset[str]:
     """Return the variables that a playbook can read."""
     text = "\n".join(path.read_text() for path in sorted(playbook_files(playbook)))
     found: set[str] = set()
-    waiting = {*_NAME.findall(_uncommented(text))}
+    waiting = _names(_uncommented(text))
     while waiting:
         found |= waiting
         waiting = {name for known in waiting for name in _definitions().get(known, ())} - found
@@ -87,7 +90,7 @@ def _entry_points(role: str, name: str, loop: Any) -> Iterator[Path]:
 def _task_files(path: Path, name: str) -> Iterator[Path]:
     """Return the files that an include can name, relative to the including file or to the tasks of the role."""
     folders = [path.parent, *([_role(path) / "tasks"] if ROLES in path.parents else [])]
-    variable = re.fullmatch(r"\{\{ (\w+) \}\}", name)
+    variable = re.fullmatch(r"\{\{ (\w+)(?:\.\w+)? \}\}", name)
     for one in _values()[variable[1]] if variable else [_TEMPLATED.sub("*", name)]:
         for folder in folders:
             yield from folder.glob(one)
@@ -125,5 +128,11 @@ def _definitions() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for path in sorted([*ROLES.glob("*/defaults/*.yml"), *ROLES.glob("*/vars/**/*.yml")]):
         for name, value in (yaml.load(path.read_text(), Loader=_Loader) or {}).items():
-            found[name] = found.get(name, frozenset()) | frozenset(_NAME.findall(str(value)))
+            found[name] = found.get(name, frozenset()) | _names(str(value))
     return found
+
+
+def _names(text: str) -> set[str]:
+    """Return the variables in a text, with those that the lookup nats_role_options reads for the inputs in it."""
+    inputs = [name for listed in _LOOKUP.findall(text) for name in re.findall(r"\w+", listed)]
+    return {*_NAME.findall(text), *(name for one in inputs for name in ROLE_OPTIONS[one].values())}
