@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Optional
 
 from ..documents import unmarked
@@ -478,9 +479,11 @@ def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consum
 
 def _is_another_stream(manifest: Manifest, last: int, state: Config) -> bool:
     """Return whether this is a different stream: after the backup, it stored a message under a sequence that the backup
-    already contains (up to `last`)."""
+    already contains (up to `last`). A backup also contains messages that were stored while it was taken."""
     first = state.get("first_seq") or 0
-    known = [parse_time(text) for text in (manifest.state.get("last_ts"), manifest.taken) if text]
+    known = [parse_time(manifest.state["last_ts"])] if manifest.state.get("last_ts") else []
+    if manifest.taken:
+        known.append(parse_time(manifest.taken) + timedelta(seconds=manifest.seconds or 0))
     if not (state.get("messages") and 0 < first <= last and known and state.get("first_ts")):
         return False
     return parse_time(state["first_ts"]) > max(known)

@@ -482,6 +482,17 @@ def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> N
     assert caught.value.code == "unfinished"
 
 
+def test_message_stored_during_the_backup_belongs_to_the_stream() -> None:
+    """A bucket with one revision per key has only messages of the load that continued while it was saved."""
+    times = {"taken": "2026-11-20T10:00:00Z", "state": {"last_ts": "2026-11-20T09:59:59Z"}, "seconds": 2.5}
+    saved = replace(manifest(), contents={**STATE, "messages": 1, "first_seq": 9, "last_seq": 9}, **times)
+    plan = plan_restore(saved, RestoreChanges(), HERE)
+    state = {**STATE, "messages": 1, "first_seq": 9, "last_seq": 9}
+    require_restored(saved, plan, {"config": CONFIG, "state": {**state, "first_ts": "2026-11-20T10:00:01Z"}}, [])
+    with pytest.raises(RestoreRefusal, match="its message 9 was stored after the backup"):
+        require_restored(saved, plan, {"config": CONFIG, "state": {**state, "first_ts": "2026-11-20T10:00:03Z"}}, [])
+
+
 def test_first_seq_is_left_out_where_a_server_would_empty_the_stream() -> None:
     saved = replace(manifest(consumer("a")), config={**CONFIG, "first_seq": 1000})
     kept = plan_restore(saved, RestoreChanges(), HERE)
