@@ -30,8 +30,8 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def made(client_tls: dict[str, Any] = NO_TLS, connection: dict[str, Any] | None = None, **options: Any) -> Any:
-    return nats_client_contexts({**OPTIONS, **options}, "/ctx", TOPOLOGY, client_tls, connection)
+def made(client_tls: dict[str, Any] | None = None, connection: dict[str, Any] | None = None, **options: Any) -> Any:
+    return nats_client_contexts({**OPTIONS, **options}, "/ctx", TOPOLOGY, client_tls or NO_TLS, connection)
 
 
 def names(**options: Any) -> list[str]:
