@@ -46,6 +46,7 @@ def test_the_program_of_the_timer_runs_the_jobs_of_the_last_day(tmp_path: Path) 
     scheduled = yaml.safe_load((ROLE / "tasks/jobs_timer.yml").read_text())[1]["vars"]
     variables = {
         "settings": scheduled["nats_program_settings"],
+        "fail_on": scheduled["fail_on"],
         "nats_insights_dir": str(tmp_path / "pipeline"),
         "nats_insights_lake": str(tmp_path / "lake"),
         "nats_insights_venv": sys.prefix,
