@@ -186,7 +186,7 @@ def test_accounts_of_a_server_without_a_cluster(make_cluster: Callable[..., Nats
 
 def test_replicas_that_are_down_are_reported(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
     cluster = form(make_cluster(["n1", "n2", "n3", "n4", "n5"]), run_module)
-    placed = cluster.add_stream("HALF", 3, placement={"tags": []})["cluster"]
+    placed = cluster.add_stream("HALF", 3)["cluster"]
     members = [placed["leader"], *(peer["name"] for peer in placed["replicas"])]
     # The first server to stop leads neither of the two groups.
     leader = cluster.add_consumer("HALF", "worker")["cluster"]["leader"]
