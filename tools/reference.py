@@ -246,7 +246,7 @@ def plugin_page(title: str, plugin_type: str) -> str:
     docs = plugin_docs(plugin_type)
     lines = [NOTICE, "", f"# {title} of {COLLECTION}", "", *index(docs)]
     if shared:
-        lines += [*shared_options("Connection options", shared)]
+        lines += shared_options("Connection options", shared)
     for name, entry in docs.items():
         lines += plugin_section(name, entry, shared)
     return "\n".join(lines).rstrip() + "\n"
@@ -269,8 +269,8 @@ def module_pages() -> dict[Path, str]:
     lines = [NOTICE, "", f"# Modules of {COLLECTION}", ""]
     for title, names in subjects.items():
         lines += [f"## {title}", "", *index({name: docs[name] for name in names}, "modules/{}.md")]
-    lines += [*shared_options("Connection options", shared)]
-    lines += [*shared_options("Account users", fragment_options("accounts"))]
+    lines += shared_options("Connection options", shared)
+    lines += shared_options("Account users", fragment_options("accounts"))
     pages = {
         REFERENCE / "modules" / f"{name}.md": linked(
             [NOTICE, "", *plugin_section(name, entry, shared, "#")], "../modules.md"

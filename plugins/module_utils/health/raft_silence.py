@@ -46,8 +46,8 @@ def raft_silent_servers(cluster: Cluster) -> list[str]:
 
 
 def _silent_for_leader(cluster: Cluster) -> Iterator[str]:
-    if cluster.meta is not None:
-        meta = cluster.meta
+    meta = cluster.meta
+    if meta is not None:
         yield from (peer.name for peer in meta.group.peers if peer.active > SILENT_AFTER)
         never_added = {name for name, leader in meta.views.items() if leader == meta.group.leader} - meta.known
         yield from (
