@@ -91,8 +91,12 @@ class Logins:
 
     def add_connection(self, item: Mapping[str, Any]) -> None:
         """Add the JWT of a connection of CONNZ, requested with `auth`. From 2.14 on, servers remove the signature of a
-        bearer JWT; its claims, which the server has verified, can still be read."""
+        bearer JWT; its claims, which the server has verified, can still be read.
+
+        A connection without an account is ignored: it has not logged in yet, and the server may still refuse its JWT."""
         account, token = str(item.get("account") or ""), str(item.get("jwt") or "")
+        if not account:
+            return
         self.connections[account] = self.connections.get(account, 0) + 1
         if token:
             self._add(USER, account, token, connections=1)
@@ -113,9 +117,8 @@ class Logins:
         if not expires:
             return
         issuer = _text(payload.get("iss"))
-        if kind in (USER, CREDENTIALS):
-            # CONNZ lists a connection during its login without its account.
-            account = account or _text(_object(payload.get("nats")).get("issuer_account")) or issuer
+        if kind == CREDENTIALS:
+            account = _text(_object(payload.get("nats")).get("issuer_account")) or issuer
         subject = subject or _text(payload.get("sub"))
         key = (kind, account, f"{subject} {expires}")
         before = self.tokens[key].connections if key in self.tokens else 0

@@ -134,10 +134,10 @@ def test_an_operator_and_a_file_that_has_expired() -> None:
     assert operator.text.startswith("operator ACME: servers may reject its JWT at their next start")
 
 
-def test_a_connection_during_its_login_has_the_account_of_its_jwt() -> None:
+def test_a_connection_that_has_not_logged_in_is_ignored() -> None:
     found = orders()
     found.add_connection({"jwt": user(1, DAY)})
-    assert only(found).text.startswith("account ORDERS: 1 connection of role app will be closed")
+    assert (evaluate(found, NOW), dict(found.connections)) == ([], {})
 
 
 def test_a_bearer_jwt_without_its_signature_can_be_read() -> None:

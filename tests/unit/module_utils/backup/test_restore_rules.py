@@ -484,10 +484,15 @@ def test_a_stream_that_took_new_messages_or_lacks_consumers_is_unfinished() -> N
 
 def test_message_stored_during_the_backup_belongs_to_the_stream() -> None:
     """A bucket with one revision per key has only messages of the load that continued while it was saved."""
-    times = {"taken": "2026-11-20T10:00:00Z", "state": {"last_ts": "2026-11-20T09:59:59Z"}, "seconds": 2.5}
-    saved = replace(manifest(), contents={**STATE, "messages": 1, "first_seq": 9, "last_seq": 9}, **times)
-    plan = plan_restore(saved, RestoreChanges(), HERE)
     state = {**STATE, "messages": 1, "first_seq": 9, "last_seq": 9}
+    saved = replace(
+        manifest(),
+        contents=state,
+        taken="2026-11-20T10:00:00Z",
+        state={"last_ts": "2026-11-20T09:59:59Z"},
+        seconds=2.5,
+    )
+    plan = plan_restore(saved, RestoreChanges(), HERE)
     require_restored(saved, plan, {"config": CONFIG, "state": {**state, "first_ts": "2026-11-20T10:00:01Z"}}, [])
     with pytest.raises(RestoreRefusal, match="its message 9 was stored after the backup"):
         require_restored(saved, plan, {"config": CONFIG, "state": {**state, "first_ts": "2026-11-20T10:00:03Z"}}, [])
