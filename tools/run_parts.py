@@ -43,7 +43,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.etree import ElementTree
 
 RESULTS = Path(".cache/results")
@@ -55,6 +55,8 @@ FLAKY_LIMIT = 3
 RERUN_LIMIT = 20
 #: For a rerun: no pytest-xdist workers, and the output of passed tests.
 RERUN_OPTIONS = "-o junit_log_passing_tests=true"
+#: A closing line contains this many characters of a failure, because an assertion may print a complete reply.
+REASON_LENGTH = 300
 BOLD, PLAIN = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
 
 
@@ -71,15 +73,21 @@ class Outcome:
     flaky: int = 0
 
 
+class Failure(NamedTuple):
+    """The failure of a test. `fault`: equal for the tests of a file whose setup failed. `reason`: place and first line."""
+
+    fault: str
+    reason: str
+    output: str
+
+
 @dataclass(frozen=True)
 class Flake:
-    """A test that failed and then passed, with the output of both runs. `fault`: equal for the tests of a file whose
-    setup failed."""
+    """A test that failed and then passed. `rerun`: the output of the run that passed."""
 
     part: str
     test: str
-    fault: str
-    failure: str
+    failure: Failure
     rerun: str
 
     @property
@@ -170,18 +178,25 @@ def fault(case: ElementTree.Element) -> str:
     return f"setup of {case.get('classname')}" if in_setup else node_id(case)
 
 
-def mark_flaky(report: Path, tests: set[str]) -> dict[str, tuple[str, str]]:
-    """Mark these tests as flaky in a JUnit file; return test → (fault, output of the failure)."""
+def reason(case: ElementTree.Element) -> str:
+    """Return the first line of the failure, with the place that pytest names in the last line of its text."""
+    first = problems(case)[0]
+    lines, places = (first.get("message") or "").splitlines() or [""], (first.text or "").strip().splitlines() or [""]
+    return f"{places[-1].rpartition(':')[0]}: {lines[0][:REASON_LENGTH]}"
+
+
+def mark_flaky(report: Path, tests: set[str]) -> dict[str, Failure]:
+    """Mark these tests as flaky in a JUnit file; return the failure of each."""
     tree = ElementTree.parse(report)
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, Failure] = {}
     first: dict[str, ElementTree.Element] = {}
     for suite in tree.getroot().iter("testsuite"):
         for case in [case for case in suite.iter("testcase") if problems(case)]:
             name = node_id(case)
             if name not in tests:
                 continue
-            reason, output = found.get(name, (fault(case), ""))
-            found[name] = (reason, "\n".join(filter(None, [output, case_output(case)])))
+            before = found.get(name, Failure(fault(case), reason(case), ""))
+            found[name] = before._replace(output="\n".join(filter(None, [before.output, case_output(case)])))
             for problem in problems(case):
                 suite.set(f"{problem.tag}s", str(int(suite.get(f"{problem.tag}s", "1")) - 1))
                 problem.tag = f"flaky{problem.tag.capitalize()}"
@@ -356,7 +371,7 @@ def rerun(outcome: Outcome, tests: Sequence[str]) -> list[Flake]:
     found = mark_flaky(report, passed.keys() & set(tests))
     outcome.passed, outcome.failed, outcome.skipped, _reason = read_counts(report)
     outcome.flaky = len(found)
-    return [Flake(outcome.part, test, reason, failure, passed[test]) for test, (reason, failure) in found.items()]
+    return [Flake(outcome.part, test, failure, passed[test]) for test, failure in found.items()]
 
 
 def show_flakes(flakes: Sequence[Flake]) -> None:
@@ -365,7 +380,7 @@ def show_flakes(flakes: Sequence[Flake]) -> None:
     for flake in flakes:
         print(f"\n{BOLD}!!! flaky: {flake.test} (make {flake.part}){PLAIN}")
         print(
-            f"--- failed:\n{flake.failure}\n--- passed when it ran again, alone:\n{flake.rerun or '(it printed nothing)'}"
+            f"--- failed:\n{flake.failure.output}\n--- passed when it ran again, alone:\n{flake.rerun or '(it printed nothing)'}"
         )
         if flake.function in known:
             print(f"--- listed in {FLAKY_LIST}: {known[flake.function]}", flush=True)
@@ -441,14 +456,14 @@ def main(arguments: list[str]) -> int:
             f"{one.part:<24} {one.passed:>7} {one.failed:>7} {one.flaky:>6} {one.skipped:>8} {one.seconds:>8.0f}{mark}"
         )
     passed, failed, skipped = (sum(getattr(one, name) for one in outcomes) for name in ("passed", "failed", "skipped"))
-    faults = len({(flake.part, flake.fault) for flake in flakes})
+    faults = len({(flake.part, flake.failure.fault) for flake in flakes})
     if faults > FLAKY_LIMIT:
         print(f"\n{BOLD}{faults} flaky tests, more than {FLAKY_LIMIT}: they count as failed.{PLAIN}")
         passed, failed = passed - len(flakes), failed + len(flakes)
     elif flakes:
         print(f"\n{BOLD}{len(flakes)} flaky, among the passed{PLAIN}")
     for flake in flakes:
-        print(f"  {flake.test}")
+        print(f"  {flake.test}\n    {flake.failure.reason}")
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
     if PARTS.signals:
         print(f"ended by {signal.Signals(PARTS.signals[0]).name}")

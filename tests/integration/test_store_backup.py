@@ -200,6 +200,12 @@ def fresh(cluster: NatsProcesses, run_module: Runner) -> NatsProcesses:
     return form(cluster, run_module)
 
 
+def progress(cluster: NatsProcesses, stream: str, consumer: str) -> tuple[int, int, int]:
+    """Return the consumer's position, and its numbers of unacknowledged and of pending messages."""
+    info = cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{consumer}")
+    return position(info), info["num_ack_pending"], info["num_pending"]
+
+
 def require_back(cluster: NatsProcesses) -> None:
     """Check that everything on n1 or n2 has been restored, with its previous configuration."""
     count = MESSAGES + MORE
@@ -211,22 +217,22 @@ def require_back(cluster: NatsProcesses) -> None:
     copy = partial(cluster.app_request, "$JS.API.STREAM.INFO.COPY")
     assert wait_until(lambda: copy()["state"]["messages"], lambda messages: messages == count, 30).done
     for stream, name in CONSUMERS:
-        info = cluster.app_request(f"$JS.API.CONSUMER.INFO.{stream}.{name}")
-        assert (position(info), info["num_ack_pending"]) == (TAKEN, 0), (stream, name)
-        last = count if stream == "EVENTS" else MESSAGES
-        assert info["num_pending"] == last - TAKEN, (stream, name)
+        wanted = (TAKEN, 0, (count if stream == "EVENTS" else MESSAGES) - TAKEN)
+        # A newly elected leader counts the messages of its own replica, which may still be catching up.
+        seen = wait_until(partial(progress, cluster, stream, name), wanted.__eq__, 30)
+        assert seen.value == wanted, (stream, name)
     for name in SAVED:
         members, made = STREAMS[name]
         config = cluster.app_request(f"$JS.API.STREAM.INFO.{name}", members=min(len(members), 2))["config"]
-        wanted: dict[str, Any] = {"subjects": [f"{name}.>"], "num_replicas": min(len(members), 2), **made}
-        has: dict[str, Any] = {key: config.get(key) or [] for key in wanted}
+        asked: dict[str, Any] = {"subjects": [f"{name}.>"], "num_replicas": min(len(members), 2), **made}
+        has: dict[str, Any] = {key: config.get(key) or [] for key in asked}
         if name == "COPY":
             has["mirror"] = {"name": has["mirror"]["name"]}
         if name == "TOTAL":
             has["sources"] = [{"name": source["name"]} for source in has["sources"]]
         # From 2.12, servers add metadata to the configuration.
-        has["metadata"] = {key: has.get("metadata", {})[key] for key in wanted.setdefault("metadata", {})}
-        assert has == wanted, name
+        has["metadata"] = {key: has.get("metadata", {})[key] for key in asked.setdefault("metadata", {})}
+        assert has == asked, name
 
 
 def require_sourced(cluster: NatsProcesses) -> None:

@@ -155,6 +155,9 @@ def test_good():
         assert f"{name} printed in run {3 if name == 'teardown' else 2}" in reported
     assert "teardown failed" in text[text.index("!!! flaky: ") :]
     today = datetime.date.today()
+    closing = "\n".join(output[-8:])
+    for name in ("hostile", "in_class", "teardown"):
+        assert f"    tests/test-small/test_it.py:15: AssertionError: {name} failed in run 1" in closing
     for name in ("test_hostile", "TestGroup::test_in_class", "test_teardown"):
         assert f"{today} | tests/test-small/test_it.py::{name} | CAUSE" in output
 
