@@ -80,7 +80,8 @@ def test_a_relative_path_is_the_same_lake(
 ) -> None:
     shutil.copytree(golden.path, tmp_path / "lake")
     monkeypatch.chdir(tmp_path)
-    for job in ("silver", "gold", "findings", "maintain", "delta"):
+    # `main` opens the lake in the same way for all jobs.
+    for job in ("silver", "maintain", "delta"):
         assert main([job, "--lake", "lake", *SPAN]) == DONE, job
     assert DeltaTable(f"{tmp_path}/lake/silver/streams").to_pyarrow_table().num_rows == len(
         spark_rows(Lake(spark, "lake"))
