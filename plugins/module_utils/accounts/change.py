@@ -27,7 +27,6 @@ from .plan import (
     DROPPED_KEY,
     REVOKED,
     SAME,
-    AccountUse,
     Closing,
     closed_connections,
     differences,
@@ -37,6 +36,7 @@ from .plan import (
     matched_ids,
     stranded_streams,
 )
+from .use import AccountUse
 
 #: The kinds of dangers that the option `allow` accepts.
 DROP_KEY, CLOSE_CONNECTIONS, LIMITS_BELOW_USE, LOST_IMPORTS, SYSTEM_ACCOUNT, UNKNOWN_CLAIMS = DANGERS = (

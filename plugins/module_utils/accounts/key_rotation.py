@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .claims import Claims
-from .plan import AccountUse
+from .use import AccountUse
 
 #: The name of a key that has yet to be created, which no public key equals.
 NEW = "new"

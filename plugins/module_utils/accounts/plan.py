@@ -35,6 +35,7 @@ from .fields import (
     in_words,
 )
 from .keys import ACCOUNT
+from .use import AccountStream, AccountUse, LiveConnection
 
 #: The format version of the plan.
 VERSION = 1
@@ -56,40 +57,6 @@ _QUIET = (SAME, ABSENT)
 #: others.
 DROPPED_KEY, REVOKED, CLOSED = "dropped key", "revoked", "closed"
 _STORAGE = next(one for one in JETSTREAM if one.name == "disk")
-
-
-@dataclass(frozen=True)
-class LiveConnection:
-    """A connection of an account. `user`: its public key. `issuer`: the key that signed its JWT. `issued_at` and `is_bearer`
-    are None if the server hides the JWT (bearer JWTs since 2.14)."""
-
-    account: str
-    is_leaf: bool
-    user: str
-    issuer: str
-    issued_at: int | None
-    is_bearer: bool | None
-
-
-@dataclass(frozen=True)
-class AccountStream:
-    """A stream of an account. `size`: bytes of one replica. `consumers`: their number."""
-
-    account: str
-    name: str
-    replicas: int
-    is_memory: bool
-    size: int
-    consumers: int
-
-
-@dataclass(frozen=True)
-class AccountUse:
-    """The current use of the accounts. `unknown`: servers that did not report it, so the costs are lower bounds."""
-
-    connections: tuple[LiveConnection, ...]
-    streams: tuple[AccountStream, ...]
-    unknown: tuple[str, ...] = ()
 
 
 # --- Differences ------------------------------------------------------------------------------------------------------

@@ -30,10 +30,11 @@ from .document import AccountsDocument, parse_document, read_document
 from .fields import Normal
 from .key_directory import KeyDirectory, given_seed
 from .keys import ACCOUNT, OPERATOR
-from .plan import CHANGE, DELETE, AccountUse
+from .plan import CHANGE, DELETE
 from .run_copies import CopiesReading, read_copies, read_live
 from .seeds import SeedKey, new_key
 from .token import ACTIVATION, InvalidToken, deletion_request, sign_again
+from .use import AccountUse
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from ..nats.model import Server
 from ..nats.system_api import SystemApi
 from .claims import decode_claims
 from .copies import Copies, Evaluation, Trust, evaluate, read_trust
-from .plan import AccountStream, AccountUse, LiveConnection
 from .token import InvalidToken
+from .use import AccountStream, AccountUse, LiveConnection
 
 #: Part of the error of ACCOUNTZ for an account that the server has not loaded yet (monitor.go accountInfo).
 _NOT_LOADED = "does not exist"

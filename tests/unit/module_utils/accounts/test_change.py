@@ -33,7 +33,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.copies 
     read_trust,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.document import desired_claims, read_document
-from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.use import (
     AccountStream,
     AccountUse,
     LiveConnection,

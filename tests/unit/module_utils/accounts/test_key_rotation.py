@@ -22,12 +22,11 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.key_rot
     without_key,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    AccountUse,
-    LiveConnection,
     differences,
     matched_claims,
     rotated_roles,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.use import AccountUse, LiveConnection
 from support.credentials import new_key
 
 ACCOUNT, OLD, FRESH, PLAIN = (new_key(nkeys.PREFIX_BYTE_ACCOUNT, number).public for number in range(4))

@@ -24,13 +24,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.documen
     read_document,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.plan import (
-    AccountStream,
-    AccountUse,
-    LiveConnection,
     change_text,
     make_plan,
     plan_page,
     summary,
+)
+from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.use import (
+    AccountStream,
+    AccountUse,
+    LiveConnection,
 )
 from support.credentials import Key, make_jwt, new_key
 
