@@ -80,6 +80,16 @@ accounts: {
     assert json.loads((tmp_path / "n2-c1.problems").read_text()) == []
 
 
+def test_extra_files_cannot_replace_files_of_the_role(tmp_path: Path) -> None:
+    own = ["nats-server.conf", "secrets.conf", "tls", "running.json", "firewall.json", "tuning.json", "environment"]
+    own += ["maintenance.json", "maintenance.hold", "smoke_test.due", "operation.lock"]
+    group = {"nats_server_extra_files": dict.fromkeys((*own, "hub.creds", "nats-server.pid"), "")}
+    done = render(tmp_path, group, {"n1": {"ansible_host": "127.0.0.1"}})
+    assert done.returncode == 0, done.stdout
+    found = [one["message"] for one in json.loads((tmp_path / "n1.problems").read_text())]
+    assert [text.partition(" is a file that the role")[0] for text in found if "is a file that" in text] == sorted(own)
+
+
 def test_the_documented_supercluster(tmp_path: Path) -> None:
     """The supercluster from NATS by Example has three clusters of one server, which also have routes and gateways to
     themselves."""
