@@ -16,6 +16,7 @@ from typing import Any
 from ..nats.account_names import account_labels, is_account_key, one_account
 from ..nats.accounts import ALL_ACCOUNTS, MINTING_OPTIONS, AccountUser, UnusableAccount, account_users, as_user
 from ..nats.client import Client, ConnectionOptions, MintedLogin, NatsFailure
+from ..nats.credentials_file import is_seed
 from ..nats.inboxes import private_inboxes
 from ..nats.system_api import SystemApi
 from ..screen import printable
@@ -174,6 +175,6 @@ def _minted(
 
 def _read_seed(given: str) -> SeedKey:
     """Return the key of a seed, or of the file with this path. Raises NatsFailure invalid_option."""
-    if given.startswith("S") and len(given) >= 58 and given.isalnum():
+    if is_seed(given):
         return given_seed(given, None, [ACCOUNT], "account_seed")
     return seed_in_file(given, [ACCOUNT], "account_seed")

@@ -13,7 +13,7 @@ from typing import Any
 
 from .account_names import account_labels, is_account_key, one_account
 from .client import Client, ConnectionOptions, NatsFailure
-from .credentials_file import read_user_claims
+from .credentials_file import is_seed, read_user_claims
 from .jetstream_api import JetStreamApi
 from .system_api import SystemApi
 
@@ -202,7 +202,7 @@ def as_user(own: ConnectionOptions, credentials: Mapping[str, Any]) -> Connectio
 
 def read_nkey(value: str | None) -> str | None:
     """Return the nkey seed itself; the nats CLI passes the path of a file that contains it."""
-    if value is None or (value.startswith("SU") and len(value) >= 58 and value.isalnum()):
+    if value is None or is_seed(value, "U"):
         return value
     path = Path(os.path.expanduser(value))
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's JWT in a .creds file, which the server verifies at login."""
+"""The user's JWT in a .creds file, which the server verifies at login, and options that contain either a seed or a path."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ def jwt_of_credentials(text: str) -> str:
     """Return the JWT in the text of a .creds file, an empty text if there is none."""
     found = _USER_JWT.search(text)
     return found[1] if found else ""
+
+
+def is_seed(text: str, kind: str = "") -> bool:
+    """Return whether an option contains the seed of an nkey, not the path of its file. `kind`: the second letter, such as U.
+
+    A seed has 58 characters. A longer one counts as a seed, too: the library then reports that it is invalid, whereas an
+    unreadable path would be shown."""
+    return text.startswith(f"S{kind}") and len(text) >= 58 and text.isalnum()
 
 
 def read_user_claims(path: str | None) -> Mapping[str, Any]:

@@ -9,14 +9,12 @@ account whose password is known: a hash cannot be sent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
+from ..nats.credentials_file import is_seed
+from .passwords import is_hash
 from .topology import boolean
-
-_HASH = re.compile(r"\$2[abxy]\$")
-_SEED = re.compile(r"SU[A-Z2-7]{56}$")
 
 
 class ContextKey(TypedDict):
@@ -88,14 +86,14 @@ def _key_kind(options: Mapping[str, Any]) -> str:
 
 
 def _has_seed(options: Mapping[str, Any]) -> bool:
-    return not options.get("api_credentials") and bool(_SEED.match(str(options.get("api_nkey") or "")))
+    return not options.get("api_credentials") and is_seed(str(options.get("api_nkey") or ""), "U")
 
 
 def _application_contexts(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, account in (options.get("accounts") or {}).items():
         if name != options["system_account"]:
             for user in (account or {}).get("users") or ():
-                if "password" in user and not _HASH.match(str(user["password"])):
+                if "password" in user and not is_hash(str(user["password"])):
                     yield {key: user[key] for key in ("user", "password") if key in user}
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from ..nats.account_names import GLOBAL_ACCOUNT
 from ..nats.model import CLIENT_NAME
 from ..units import duration_seconds
+from .passwords import is_hash
 from .reload_rules import config_change
 from .rotation_batches import RotationBatch
 
@@ -494,7 +495,7 @@ def _name(entry: Mapping[str, Any]) -> str:
 def _can_log_in(entry: Mapping[str, Any]) -> bool:
     """Return whether the run can log in as the user: its password is known, and it may use the client port."""
     transports = entry.get("allowed_connection_types")
-    known = bool(entry.get("password")) and not str(entry["password"]).startswith("$2")
+    known = bool(entry.get("password")) and not is_hash(str(entry["password"]))
     return known and (transports is None or "STANDARD" in [str(name).upper() for name in transports])
 
 

@@ -70,8 +70,9 @@ def test_system_user_with_a_key(options: dict[str, Any], key: tuple[str, ...], s
 
 
 def test_users_of_accounts_have_contexts_unless_only_a_hash_is_known() -> None:
+    hashed = {"user": "h", "password": "$2b$11$" + 53 * "x"}
     accounts = {
-        "APP": {"users": [{"user": "app", "password": "p", "permissions": {}}, {"user": "h", "password": "$2b$11$x"}]},
+        "APP": {"users": [{"user": "app", "password": "$2p", "permissions": {}}, hashed]},
         "NKEY": {"users": [{"nkey": "U"}]},
         "$SYS": {"users": [{"user": "other", "password": "p"}]},
         "EMPTY": None,

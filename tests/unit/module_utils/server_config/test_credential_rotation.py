@@ -81,6 +81,12 @@ def test_a_named_user_is_removed_though_the_inventory_has_it_and_does_not_come_b
     assert names(again["add_users"]) == names(again["remove_users"]) == {"app-2": HASHES["new"]}
 
 
+def test_the_run_can_log_in_with_any_password_but_not_with_a_hash() -> None:
+    users = [{"user": "app", "password": "$2p"}, {"user": "hashed", "password": HASHES["old"]}]
+    given = {"authorization": {"users": users}}
+    assert [entry["user"] for entry in user_plan(given, given, given, (), verify_password)["known"]] == ["app"]
+
+
 def test_another_password_of_a_name_that_stays_is_a_change_and_another_hash_of_it_is_not() -> None:
     assert plan(OLD, {"app": "new"})["changed"] == app("app")
     rehashed = config(OLD)
