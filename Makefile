@@ -305,7 +305,7 @@ $(OTHER_CORES:%=sanity-%): sanity-%: $(CACHE)/venv-%/.made
 
 docs: $(CACHE)/venv/.made $(DEV_LINK) ## writes docs/reference from the argument specs and the plugins, the alert rules, the dashboard, and builds the site in .cache/docs/html
 	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/reference.py
-	@python tools/alert_rules.py
+	@ANSIBLE_COLLECTIONS_PATH=$(CACHE)/dev python tools/alert_rules.py
 	@python tools/dashboards.py
 	@$(MAKE) --no-print-directory lint-docs
 	@ls $(CACHE)/docs/html/index.html

@@ -14,6 +14,7 @@ remedy.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from typing import Any
 import yaml
 from generated import ROOT, write_or_check
 
-sys.path.append(str(ROOT / "roles/nats_insights/files"))
+sys.path += [str(ROOT / "roles/nats_insights/files"), os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]]
 
-# Neither of these modules imports Spark.
+# None of these modules imports Spark.
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import EXPIRY_DAYS, STORAGE_PERCENT
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import CRITICAL as GRAVE
 from jetstream_insights.findings.registry import Check
@@ -190,7 +192,7 @@ ALERTS: tuple[Alert, ...] = (
     _cause("NatsopsStorageFault", "storage", "2m", CRITICAL, "A server has no storage to write to", _SPACE),
     Alert(
         "NatsopsStorageNearlyFull",
-        "natsops_server_storage_used_bytes / natsops_server_storage_limit_bytes > 0.9",
+        f"natsops_server_storage_used_bytes / natsops_server_storage_limit_bytes > {STORAGE_PERCENT.critical / 100}",
         "15m",
         WARNING,
         "A server's storage is nearly full",
@@ -245,19 +247,19 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "NatsopsCertificateExpires",
-        "natsops_server_certificate_expiry_timestamp_seconds - time() < 30 * 86400",
+        f"natsops_server_certificate_expiry_timestamp_seconds - time() < {EXPIRY_DAYS.warning} * 86400",
         "1h",
         WARNING,
-        "A certificate expires within 30 days",
+        f"A certificate expires within {EXPIRY_DAYS.warning} days",
         "The certificate of {{ $labels.server }} ({{ $labels.listener }}) expires in {{ $value | humanizeDuration }}.",
         "A certificate expires",
     ),
     Alert(
         "NatsopsCertificateExpiresSoon",
-        "natsops_server_certificate_expiry_timestamp_seconds - time() < 7 * 86400",
+        f"natsops_server_certificate_expiry_timestamp_seconds - time() < {EXPIRY_DAYS.critical} * 86400",
         "10m",
         CRITICAL,
-        "A certificate expires within 7 days",
+        f"A certificate expires within {EXPIRY_DAYS.critical} days",
         "The certificate of {{ $labels.server }} ({{ $labels.listener }}) expires in {{ $value | humanizeDuration }}.",
         "A certificate expires",
     ),

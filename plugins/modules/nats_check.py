@@ -703,6 +703,7 @@ from ..module_utils.nats.client import Call, NatsFailure
 from ..module_utils.nats.jetstream_api import JetStreamApi, require_name
 from ..module_utils.nats.replies import build_cluster
 from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.thresholds import MAX_ACTIVE, MAX_LAG, STORAGE_PERCENT
 
 #: Failure codes of a connection. After one of them, every other check of the same user also fails.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
@@ -913,8 +914,8 @@ def _pair(stem: str, kind: str, warn: Any = None, critical: Any = None) -> dict[
 _NAME: dict[str, Any] = {"type": "str", "required": True}
 _ACCOUNT: dict[str, dict[str, Any]] = {"account": {"type": "str"}}
 _PEERS: dict[str, dict[str, Any]] = {
-    "peer_lag_critical": {"type": "int", "default": 200},
-    "peer_seen_critical": {"type": "str", "default": "5s"},
+    "peer_lag_critical": {"type": "int", "default": MAX_LAG},
+    "peer_seen_critical": {"type": "str", "default": f"{MAX_ACTIVE}s"},
 }
 _METADATA: dict[str, dict[str, Any]] = {"metadata": {"type": "bool", "default": True}}
 
@@ -927,18 +928,18 @@ SPECS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "meta": {
         "expect": {"type": "int", "required": True},
-        "lag_critical": {"type": "int", "default": 200},
-        "seen_critical": {"type": "str", "default": "5s"},
+        "lag_critical": {"type": "int", "default": MAX_LAG},
+        "seen_critical": {"type": "str", "default": f"{MAX_ACTIVE}s"},
     },
     "jetstream": {
         **_ACCOUNT,
-        **_pair("mem", "int", 75, 90),
-        **_pair("store", "int", 75, 90),
+        **_pair("mem", "int", *STORAGE_PERCENT),
+        **_pair("store", "int", *STORAGE_PERCENT),
         **_pair("streams", "int"),
         **_pair("consumers", "int"),
         "replicas": {"type": "bool", "default": True},
-        "replica_seen_critical": {"type": "str", "default": "5s"},
-        "replica_lag_critical": {"type": "int", "default": 200},
+        "replica_seen_critical": {"type": "str", "default": f"{MAX_ACTIVE}s"},
+        "replica_lag_critical": {"type": "int", "default": MAX_LAG},
     },
     "stream": {
         "stream": _NAME,

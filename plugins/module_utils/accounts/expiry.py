@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..problem import ERROR, WARNING, Problem
+from ..thresholds import EXPIRY_DAYS
 from ..units import counted, human_seconds
 from .fields import moment_words
 from .token import InvalidToken, read_payload
@@ -20,8 +21,6 @@ from .token import InvalidToken, read_payload
 OPERATOR, ACCOUNT, ACTIVATION, USER, CREDENTIALS = "operator", "account", "activation", "user", "credentials"
 
 DAY = 86400
-#: Days before the expiry from which a JWT is reported and is critical, as for certificates (health/diagnosis.py).
-WARNING_DAYS, CRITICAL_DAYS = 30.0, 7.0
 #: Shares of its lifetime, for a JWT whose lifetime is short: nats_user_credentials renews JWTs of 30 days 7 days before
 #: their expiry, so a JWT with less than a fifth of its lifetime left has not been renewed.
 _WARNING_SHARE, _CRITICAL_SHARE = 1 / 5, 1 / 20
@@ -160,7 +159,7 @@ class Expiry:
 
 
 def evaluate(
-    logins: Logins, now: float, warning: float = WARNING_DAYS, critical: float = CRITICAL_DAYS
+    logins: Logins, now: float, warning: float = EXPIRY_DAYS.warning, critical: float = EXPIRY_DAYS.critical
 ) -> list[Expiry]:
     """Return everything that expires, the earliest first. `warning`, `critical`: days before the expiry.
 

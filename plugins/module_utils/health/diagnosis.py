@@ -20,6 +20,7 @@ from ..nats.server_versions import version_warnings
 from ..nats.times import certificate_ends, parse_time
 from ..problem import ERROR, Problem
 from ..screen import some_names
+from ..thresholds import EXPIRY_DAYS, MAX_CLOCK_SPREAD, MAX_RTT, STORAGE_PERCENT
 from ..units import counted, human_bytes, human_seconds
 from .cause import RootCause, inventory_sources, scene_of_info
 from .causes import parse_problem, root_causes
@@ -30,13 +31,6 @@ from .verdict import CRITICAL, NOTE, OK, OUTAGES, SEVERITIES, WARNING, extent, v
 
 SCHEMA = 1
 FOUND, SKIPPED = "found", "skipped"
-#: Thresholds from which a measurement is a finding: seconds of round trip (nats server check connection), seconds
-#: between two clocks, percent of a limit (nats server check jetstream), days until a certificate expires (jsm.go audit
-#: SERVER_008).
-MAX_RTT = 0.5
-MAX_CLOCK_SPREAD = 0.5
-STORAGE_WARNING, STORAGE_CRITICAL = 75, 90
-CERTIFICATE_WARNING, CERTIFICATE_CRITICAL = 30, 7
 #: Options in VARZ that should be equal on all servers of a cluster.
 _CLUSTER_OPTIONS = (
     "max_payload",
@@ -546,12 +540,12 @@ def _storage(evidence: DiagnosisEvidence) -> DiagnosisCheck:
                 continue
             percent = 100 * max(used, reserved) / limit
             most = max(most, percent)
-            if percent >= STORAGE_WARNING:
+            if percent >= STORAGE_PERCENT.warning:
                 sizes = f"{human_bytes(used)} used, {human_bytes(reserved)} reserved, limit {human_bytes(limit)}"
                 text = f"{server['name']} uses {percent:.0f} % of its {what} ({sizes})"
                 if reserved > used:
                     text = f"{server['name']} has reserved {percent:.0f} % of its {what} ({sizes})"
-                critical = percent >= STORAGE_CRITICAL and used >= reserved
+                critical = percent >= STORAGE_PERCENT.critical and used >= reserved
                 found.append(Finding("storage", CRITICAL if critical else WARNING, text))
     return DiagnosisCheck("storage", f"at most {most:.0f} % of a limit used or reserved", found)
 
@@ -587,11 +581,11 @@ def _disks(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     found = [
         Finding(
             "disk",
-            CRITICAL if host["disk_percent"] >= STORAGE_CRITICAL else WARNING,
+            CRITICAL if host["disk_percent"] >= STORAGE_PERCENT.critical else WARNING,
             f"{host['server_name']}: {host.get('disk_mount', 'its disk')} is {host['disk_percent']} % full",
         )
         for host in read
-        if host["disk_percent"] >= STORAGE_WARNING
+        if host["disk_percent"] >= STORAGE_PERCENT.warning
     ]
     return DiagnosisCheck("disks", f"at most {max(host['disk_percent'] for host in read)} % full", found)
 
@@ -612,11 +606,11 @@ def _certificates(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     found = [
         Finding(
             "certificate",
-            CRITICAL if left <= CERTIFICATE_CRITICAL else WARNING,
+            CRITICAL if left <= EXPIRY_DAYS.critical else WARNING,
             f"a certificate of {name} " + (f"expires in {left:.0f} days" if left > 0 else "has expired"),
         )
         for name, left in days.items()
-        if left <= CERTIFICATE_WARNING
+        if left <= EXPIRY_DAYS.warning
     ]
     name, left = min(days.items(), key=lambda item: item[1])
     return DiagnosisCheck("certificates", f"the first expires in {left:.0f} days ({name}, {ends_on[name]})", found)

@@ -27,6 +27,7 @@ from ..nats.model import (
 )
 from ..nats.server_versions import RESTORED_UNHEALTHY
 from ..problem import ERROR, WARNING, Problem
+from ..thresholds import MAX_ACTIVE, MAX_LAG
 from ..units import human_seconds
 
 #: Begins the reason for a missing reply that the server denied to this user; the subject follows.
@@ -48,8 +49,8 @@ class Limits:
     """When a replica counts as in step: at most `max_lag` Raft entries behind, last contact within `max_active`
     seconds."""
 
-    max_lag: int = 200
-    max_active: float = 5.0
+    max_lag: int = MAX_LAG
+    max_active: float = MAX_ACTIVE
 
     def in_step(self, peer: Peer) -> bool:
         """Return whether the replica counts as in step.

@@ -17,6 +17,7 @@ from ..nats.client import NatsFailure
 from ..nats.model import Cluster
 from ..nats.system_api import SystemApi
 from ..problem import ERROR, Problem
+from ..thresholds import MAX_ACTIVE, MAX_LAG
 from .cause import RootCause, Scene, build_scene
 from .causes import root_causes
 from .rules import (
@@ -45,8 +46,8 @@ SAMPLE_SPEC: dict[str, dict[str, Any]] = {
     "expected_clusters": {"type": "dict", "default": {}},
     "cluster": {"type": "str"},
     "assets": {"type": "bool", "default": True},
-    "max_lag": {"type": "int", "default": 200},
-    "max_active": {"type": "float", "default": 5},
+    "max_lag": {"type": "int", "default": MAX_LAG},
+    "max_active": {"type": "float", "default": MAX_ACTIVE},
     "tolerate": {"type": "list", "elements": "str", "default": []},
 }
 

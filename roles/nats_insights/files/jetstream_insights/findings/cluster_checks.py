@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import MAX_ACTIVE, MAX_LAG
+
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
 
-SEEN = Threshold("seen", 5, "s", "since the leader's last contact with a member", "peer-seen-critical")
-LAG = Threshold("lag", 200, "", "Raft entries that a member may be behind", "peer-lag-critical")
+SEEN = Threshold("seen", MAX_ACTIVE, "s", "since the leader's last contact with a member", "peer-seen-critical")
+LAG = Threshold("lag", MAX_LAG, "", "Raft entries that a member may be behind", "peer-lag-critical")
 
 #: Whether a peer is in step, as in the live gate (health/rules.py, Limits.in_step).
 IN_STEP = (
@@ -377,8 +379,8 @@ CHECKS = (
         title="A member of the meta group is behind",
         view="meta_members",
         thresholds=(
-            Threshold("lag", 200, "", "Raft entries"),
-            Threshold("seen", 5, "s", "since the leader's last contact"),
+            Threshold("lag", MAX_LAG, "", "Raft entries"),
+            Threshold("seen", MAX_ACTIVE, "s", "since the leader's last contact"),
         ),
         fails="active > :seen OR lag > :lag OR NOT current AND lag = 0",
         value="lag",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import EXPIRY_DAYS, MAX_CLOCK_SPREAD
+
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
 
 #: Versions as view_rows.py makes numbers of them: 2.10.28 is 2010028.
@@ -166,8 +168,10 @@ CHECKS = (
         title="A TLS certificate expires soon",
         view="servers",
         thresholds=(
-            Threshold("tls_expire_warning", 30, "days", "days before the expiry"),
-            Threshold("tls_expire_critical", 7, "days", "days before the expiry at which it is critical"),
+            Threshold("tls_expire_warning", EXPIRY_DAYS.warning, "days", "days before the expiry"),
+            Threshold(
+                "tls_expire_critical", EXPIRY_DAYS.critical, "days", "days before the expiry at which it is critical"
+            ),
         ),
         applies=f"tls_ends IS NOT NULL OR tls_required OR NOT coalesce({_TELLS_CERTIFICATES}, false) "
         "OR varz_reported IS NULL",
@@ -310,7 +314,7 @@ CHECKS = (
         severity=WARNING,
         title="A server's clock differs",
         view="servers",
-        thresholds=(Threshold("offset", 0.5, "s", "difference to the median of the fleet"),),
+        thresholds=(Threshold("offset", MAX_CLOCK_SPREAD, "s", "difference to the median of the fleet"),),
         needs=("clock_offset", "fleet_clock_offset"),
         knows="fleet_clocks >= 3",
         unknown="only {fleet_clocks} clocks are known: the wrong one cannot be determined",

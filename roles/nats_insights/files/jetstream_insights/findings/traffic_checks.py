@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import EXPIRY_DAYS
+
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold, text_sql
 from jetstream_insights.findings.samples import ENOUGH, FEW, samples
 
@@ -173,8 +175,8 @@ CHECKS = (
         title="An account's JWT expires soon",
         view="accounts",
         thresholds=(
-            Threshold("days", 30, "days", "days before the expiry"),
-            Threshold("critical", 7, "days", "days before the expiry at which it is critical"),
+            Threshold("days", EXPIRY_DAYS.warning, "days", "days before the expiry"),
+            Threshold("critical", EXPIRY_DAYS.critical, "days", "days before the expiry at which it is critical"),
         ),
         needs=("limits_reported",),
         unknown="the account's limits are not in the snapshot",
