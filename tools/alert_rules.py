@@ -7,6 +7,8 @@ and from the registry of insights checks.
     python tools/alert_rules.py           writes the file (`make docs`)
     python tools/alert_rules.py --check   writes nothing; exits 1 if it is stale
 
+The collection is imported from ANSIBLE_COLLECTIONS_PATH.
+
 Each kind of root cause has an alert or a reason why it has none, and each alert has a section in
 docs/troubleshooting.md. For an insights check, that section is its entry in the reference, which has the rule and the
 remedy.
