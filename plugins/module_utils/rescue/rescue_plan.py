@@ -77,6 +77,12 @@ def plan(sight: Sight, request: RescueOptions) -> RescuePlan:
     return replace(made, page=_page(made, sight, members))
 
 
+def is_settled(sight: Sight, request: RescueOptions) -> bool:
+    """Return whether the answering servers have noticed that the meta leader or the quorum is lost, if it is."""
+    meta = sight.cluster.meta
+    return meta is None or not any(_unnoticed(sight, meta, _members(sight.cluster, meta, request)))
+
+
 def unsteady(early: Sight, late: Sight) -> str:
     """Return why two samples are too different for a rescue, such as an election of the meta group between them;
     otherwise an empty text."""
@@ -175,6 +181,13 @@ def _of_members(sight: Sight, request: RescueOptions, meta: MetaGroup, members: 
         yield f"the answering servers count different members ({each}): restore the connections between them first"
     if len(meta.group.leaders) > 1:
         yield f"{_names(meta.group.leaders)} both lead the meta group: they cannot reach each other"
+    yield from _unnoticed(sight, meta, members)
+
+
+def _unnoticed(sight: Sight, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
+    """Yield the losses that the answering servers have not noticed yet. A leader notices the loss of its quorum after up
+    to 20 seconds (raft.go lostQuorumInterval and lostQuorumCheck), a follower that of its leader after 9
+    (maxElectionTimeout)."""
     answering = members & _answering(sight.cluster)
     if meta.group.leader and meta.quorum_needed > len(answering):
         yield (

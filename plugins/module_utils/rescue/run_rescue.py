@@ -38,6 +38,8 @@ from .rescue_state import RescueHost, RescueOptions, RescuePlan, RescueStep, Sig
 _RECORD = "rescue-"
 #: Seconds to wait for a connection to a server's port before the port counts as closed.
 _CONNECT_SECONDS = 2.0
+#: Seconds within which servers notice the loss of the meta leader or of the quorum.
+_NOTICED_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,11 @@ class Rescue:
     # --- Remaining data ----------------------------------------------------------------------------------------------
 
     def plan(self) -> RescuePlan:
-        """Return the planned steps, from two samples with the same meta leader. Raises NatsFailure."""
-        early = self.look()
+        """Return the planned steps, from two samples with the same meta leader. The first one is repeated until the
+        servers have noticed their losses. Raises NatsFailure."""
+        early = wait_until(
+            self.look, lambda sight: rules.is_settled(sight, self._request), _NOTICED_SECONDS, POLL_SECONDS
+        ).value
         first = rules.plan(early, self._request)
         if not first.due:
             return first

@@ -24,6 +24,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.rescue_plan import (
     applied_problems,
     going_on,
+    is_settled,
     plan,
     removal_refusals,
     unsteady,
@@ -197,10 +198,15 @@ def test_counted_members_must_answer_or_be_listed() -> None:
 def test_servers_that_may_not_hear_each_other() -> None:
     (refusal,) = planned(broken(sizes={"n1": 5, "n2": 4})).refusals
     assert "count different members (n1 5, n2 4)" in refusal
-    (refusal,) = planned(broken(views={"n1": "n3", "n2": ""})).refusals
+    assert is_settled(make_sight(broken()), RescueOptions(DEAD))
+    outdated = broken(views={"n1": "n3", "n2": ""})
+    (refusal,) = planned(outdated).refusals
     assert refusal.startswith("n3 leads the meta group according to some servers, but does not answer")
-    (refusal,) = planned(broken(leader="n1", quorum_needed=3)).refusals
+    assert not is_settled(make_sight(outdated), RescueOptions(DEAD))
+    leading = broken(leader="n1", quorum_needed=3)
+    (refusal,) = planned(leading).refusals
     assert refusal.startswith("n1 still leads the meta group, which needs 3 members, but only 2 answer")
+    assert not is_settled(make_sight(leading), RescueOptions(DEAD))
     assert planned(broken(leader="n1", quorum_needed=2)).refusals == ()
     disputed = broken()
     assert disputed.meta is not None
