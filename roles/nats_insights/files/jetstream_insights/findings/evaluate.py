@@ -203,8 +203,11 @@ def summary(results: DataFrame, registry: Registry) -> DataFrame:
 
 
 def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings: CheckSettings) -> DataFrame:
+    if not view.overridden:
+        # Each column takes time to plan, and constants make the plan smaller.
+        checks = [check.with_numbers(settings.thresholds) for check in checks]
     thresholds = {
-        check.name(threshold.key): _threshold(check, threshold, view, settings)
+        check.name(threshold.key): _threshold(check, threshold, settings)
         for check in checks
         for threshold in check.thresholds
     }
@@ -220,13 +223,11 @@ def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings:
     )
 
 
-def _threshold(check: Check, threshold: Threshold, view: View, settings: CheckSettings) -> Column:
+def _threshold(check: Check, threshold: Threshold, settings: CheckSettings) -> Column:
     """Return a threshold from the metadata of the stream or consumer, otherwise from the settings, otherwise the default. Null if
     the metadata cannot be parsed."""
     name = check.name(threshold.key)
     default = F.lit(float(settings.thresholds.get(name, threshold.default)))
-    if not view.overridden:
-        return default
     own = F.try_element_at("metadata", F.lit(OWN_METADATA + name))
     chosen = F.when(own.isNotNull(), _number(own, threshold))
     if threshold.monitor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,6 +28,8 @@ MARGIN = 0.1
 #: Units of values that change gradually. A count changes by one, and its next value may already be good.
 _MEASURED = {"%", "×", "s", "h", "days", "bytes"}
 
+#: The fields of a check with expressions, apart from `against`.
+_EXPRESSIONS = ("fails", "text", "remedy", "value", "applies", "knows", "unknown", "worse", "peer")
 #: The value of a check that compares none.
 NO_VALUE = "CAST(NULL AS DOUBLE)"
 
@@ -121,6 +123,16 @@ class Check:
         """Return an expression with the columns of the thresholds inserted."""
         names = {threshold.key: f"`{self.name(threshold.key)}`" for threshold in self.thresholds}
         return _THRESHOLD.sub(lambda match: names[match[1]], expression)
+
+    def with_numbers(self, given: Mapping[str, float]) -> Check:
+        """Return the check with its thresholds inserted as numbers. `given`: those that differ from the defaults."""
+        numbers = {item.key: f"{float(given.get(self.name(item.key), item.default))!r}D" for item in self.thresholds}
+        against = self.against or next((f":{item.key}" for item in self.thresholds), "")
+        expressions = {**{name: getattr(self, name) for name in _EXPRESSIONS}, "against": against}
+        changed: dict[str, Any] = {
+            name: _THRESHOLD.sub(lambda match: numbers[match[1]], text) for name, text in expressions.items()
+        }
+        return replace(self, thresholds=(), **changed)
 
 
 @dataclass(frozen=True)
