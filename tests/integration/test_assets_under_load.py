@@ -101,7 +101,8 @@ class Application(threading.Thread):
             ended = self._all_published
             try:
                 messages = await subscription.fetch(20, timeout=1)
-            except (nats.errors.Error, nats.js.errors.Error):
+            # nats-py raises asyncio's own error if the time ends between its two requests.
+            except (nats.errors.Error, nats.js.errors.Error, asyncio.TimeoutError):
                 consumer = await patiently(partial(jetstream.consumer_info, stream, name))
                 if ended and not consumer.num_pending and not consumer.num_ack_pending:
                     return

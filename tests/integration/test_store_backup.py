@@ -26,7 +26,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.restore_rules import position
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.load import acknowledge, patiently
+from support.load import acknowledge, fetch, patiently
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary, collections_path
 from support.role_cluster import RoleCluster, words
@@ -73,7 +73,7 @@ async def publish(cluster: NatsProcesses, streams: list[str], first: int, count:
             await context.publish(subject, str(number).encode())
     for stream, consumer in CONSUMERS if taken else ():
         subscription = await context.pull_subscribe_bind(consumer, stream)
-        for message in await subscription.fetch(taken, timeout=10):
+        for message in await fetch(subscription, taken):
             await acknowledge(message)
     await client.close()
 
