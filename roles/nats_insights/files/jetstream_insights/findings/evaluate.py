@@ -276,7 +276,7 @@ def _content(check: Check, view: View) -> str:
     severity = f"'{check.severity}'"
     if check.worse:
         severity = f"CASE WHEN ({sql(check.worse)}) AND {fails} THEN 'critical' ELSE {severity} END"
-    against = sql(check.against) if check.against else columns[0] if columns else "NULL"
+    against = sql(check.compared_with) or "NULL"
     remedy = sql(text_sql(addressed(check.remedy, view.keys)))
     return (
         f"named_struct('check', '{check.code}', 'severity', {severity}, 'result', {result}, "

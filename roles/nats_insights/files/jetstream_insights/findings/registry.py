@@ -100,20 +100,26 @@ class Check:
     configured: bool = False
 
     @property
+    def compared_with(self) -> str:
+        """Return the expression with which the value is compared: the first threshold unless the check names another one.
+        Empty without thresholds."""
+        return self.against or next((f":{item.key}" for item in self.thresholds), "")
+
+    @property
     def steady(self) -> bool:
         """Return whether a finding ends only when its value is MARGIN away from the threshold: if everything that the rule
         compares is measured, rather than counted or configured, and the finding shows that value and that threshold."""
         compared = set(_THRESHOLD.findall(self.fails))
         units = {threshold.unit for threshold in self.thresholds if threshold.key in compared}
-        against = self.against.removeprefix(":") or next((threshold.key for threshold in self.thresholds), "")
-        return not self.configured and len(units) == 1 and units <= _MEASURED and against in compared
+        shown = self.compared_with.removeprefix(":")
+        return not self.configured and len(units) == 1 and units <= _MEASURED and shown in compared
 
     @property
     def measured_in(self) -> str:
         """Return the unit of the value and the threshold of a finding: that of the compared threshold unless the check names
         one."""
-        against = self.against.removeprefix(":") or next((threshold.key for threshold in self.thresholds), "")
-        return self.unit or next((item.unit for item in self.thresholds if item.key == against), "")
+        shown = self.compared_with.removeprefix(":")
+        return self.unit or next((item.unit for item in self.thresholds if item.key == shown), "")
 
     def name(self, key: str) -> str:
         """Return the name of a threshold outside of the check, in the style of `nats audit analyze`: server_003_cpu."""
@@ -127,8 +133,7 @@ class Check:
     def with_numbers(self, given: Mapping[str, float]) -> Check:
         """Return the check with its thresholds inserted as numbers. `given`: those that differ from the defaults."""
         numbers = {item.key: f"{float(given.get(self.name(item.key), item.default))!r}D" for item in self.thresholds}
-        against = self.against or next((f":{item.key}" for item in self.thresholds), "")
-        expressions = {**{name: getattr(self, name) for name in _EXPRESSIONS}, "against": against}
+        expressions = {**{name: getattr(self, name) for name in _EXPRESSIONS}, "against": self.compared_with}
         changed: dict[str, Any] = {
             name: _THRESHOLD.sub(lambda match: numbers[match[1]], text) for name, text in expressions.items()
         }
