@@ -48,7 +48,8 @@ _value:
   description:
     - C(directories), C(absent), C(secret_files) and C(files) for M(natsops.jetstream.nats_server_files). Instead of its
       content, each file has a C(template), which P(natsops.jetstream.nats_rendered_files#lookup) renders.
-    - C(service_secret_files) and C(service_files) are those of the service only. The server writes to C(writable);
+    - C(service_secret_files) and C(service_files) are those of the service only, and C(paths) are the paths of all of them,
+      whether or not O(with_service) is set. The server writes to C(writable);
       systemd creates C(runtime_directory) below C(/run). C(watches_tls) is true if the unit C(tls_unit) reloads the server
       when its TLS files change; C(tls_unit_paths) are the files of this unit.
   type: dict

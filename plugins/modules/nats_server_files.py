@@ -113,6 +113,12 @@ options:
     description: Name of the systemd unit, without C(.service). If O(files) contains a change to the unit or to one of
       its drop-ins, the unit and its drop-ins are first tested with C(systemd-analyze verify).
     type: str
+  observed:
+    description:
+      - RV(natsops.jetstream.nats_server_host_info#module:managed) of the host, read after its last change. If it proves
+        that the files do not differ and that O(trial) would succeed, the action ends on the controller without running
+        the module on the host.
+    type: dict
 attributes:
   check_mode:
     description: Can run in check mode. Tests the configuration and the units, and returns the pending changes.
@@ -168,15 +174,14 @@ digest:
   sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 """
 
-import json
 import os
-import re
 import tempfile
 from typing import Any
 
 from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
 from ..module_utils.host.process import executable_version
+from ..module_utils.host.trial import config_digest, parse_environment, run_trial
 from ..module_utils.server_config.schema import hints
 
 
@@ -219,7 +224,7 @@ def try_configuration(module: CollectionModule, files: list[ManagedFile]) -> tup
     trial = module.params["trial"]
     if not trial:
         return False, ""
-    environment = parse_environment(trial["environment"])
+    environment = parse_environment(trial["environment"], "trial.environment")
     missing = [path for path in [trial["binary"], *trial["needs"]] if not os.path.exists(path)]
     if missing and trial["optional"]:
         return False, ""
@@ -231,32 +236,15 @@ def try_configuration(module: CollectionModule, files: list[ManagedFile]) -> tup
                 write(os.path.join(work, os.path.basename(file.path)), file.content)
         staged = os.path.join(work, os.path.basename(trial["config"])) if is_given else trial["config"]
         try:
-            status, out, err = module.run_command(
-                [trial["binary"], "-t", "-c", staged], handle_exceptions=False, environ_update=environment
-            )
+            accepted, output = run_trial(module.run_command, trial["binary"], staged, environment)
         except OSError as error:
             raise FilesError(f"{trial['binary']} cannot be run: {error.strerror}; nothing was changed") from error
-    said = (err + out).replace(f"{work}/", "").strip()
-    if status:
+    output = output.replace(f"{work}/", "")
+    if not accepted:
         version = executable_version(trial["binary"])
-        lines = [f"nats-server {version} rejects the configuration; nothing was changed.", said, *hints(said)]
+        lines = [f"nats-server {version} rejects the configuration; nothing was changed.", output, *hints(output)]
         raise FilesError("\n".join(lines))
-    digest = re.search(r"sha256:[0-9a-f]{64}", said)
-    return True, digest.group(0) if digest else ""
-
-
-def parse_environment(text: str | None) -> dict[str, str]:
-    """Return the environment variables. Raises FilesError if they are invalid; the error does not quote them."""
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise FilesError("trial.environment is not a JSON object")
-    for name in found:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise FilesError(f"trial.environment: {name!r} is not a variable name")
-    return {name: str(value) for name, value in found.items()}
+    return True, config_digest(output)
 
 
 def unit_files(files: list[ManagedFile], unit: str | None) -> list[ManagedFile]:
@@ -377,6 +365,7 @@ def main() -> None:
                 },
             },
             "unit": {"type": "str"},
+            "observed": {"type": "dict"},
         },
         supports_check_mode=True,
     )

@@ -116,6 +116,26 @@ options:
   smoke_test:
     description: File that exists while the smoke test of a deployment is due.
     type: path
+  managed:
+    description:
+      - The files and directories whose state is returned as RV(managed), for
+        O(natsops.jetstream.nats_server_files#module:observed).
+      - While the server is running, O(config) is also tested with C(nats-server -t).
+    type: dict
+    suboptions:
+      paths:
+        description: Absolute paths.
+        type: list
+        elements: path
+        required: true
+      take_over:
+        description: Whether O(version) in O(install_dir) tests the configuration. Otherwise, the image of the running
+          process does.
+        type: bool
+        default: true
+      environment:
+        description: The environment variables that the configuration uses, as the text of a JSON object.
+        type: str
 """
 
 EXAMPLES = r"""
@@ -305,6 +325,14 @@ firewall:
   description: Whether O(firewall) exists, so M(natsops.jetstream.nats_server_firewall) has rules on the host.
   type: bool
   returned: always
+managed:
+  description:
+    - The state of O(managed.paths); null if that option is not set. Each path in C(paths) has its C(kind) (V(file),
+      V(directory), V(absent) or V(other)), C(mode), C(owner), C(group), and the C(sha256) of a file's content.
+    - C(leftovers) lists temporary files of a killed run. C(trial) has the C(binary), C(config) and C(digest) of a
+      successful test; null without one.
+  type: dict
+  returned: always
 tunings:
   description: >-
     For each of O(tunings), the C(findings) (texts on possible improvements), C(settable) (whether the setting can be
@@ -319,6 +347,7 @@ from typing import Any
 from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host import tunings
 from ..module_utils.host.certificate import read_certificate
+from ..module_utils.host.files import FilesError
 from ..module_utils.host.install import binary_path, is_installed, source_digest
 from ..module_utils.host.loaded import config_flags, file_flags, read_loaded, store_path
 from ..module_utils.host.observation import (
@@ -333,9 +362,11 @@ from ..module_utils.host.observation import (
     unit_properties,
     version_change,
 )
+from ..module_utils.host.observed_files import ObservedFiles, observe_files
 from ..module_utils.host.process import ProcessError, executable_version, running_servers
 from ..module_utils.host.store import store_owner
 from ..module_utils.host.system import account, filesystems, has_systemd, memory_mb, selinux_mode
+from ..module_utils.host.trial import config_digest, parse_environment, run_trial
 from ..module_utils.server_config.listeners import monitor_url
 
 
@@ -367,6 +398,25 @@ def read_selinux(module: CollectionModule) -> dict[str, str]:
         context = module.selinux_default_context(str(binary_path(install_dir, module.params["version"])))
         found["binary_type"] = context[2] if context and len(context) > 2 else ""
     return found
+
+
+def read_managed(module: CollectionModule, process: dict[str, Any]) -> ObservedFiles | None:
+    """Return the state of the managed files. Raises FilesError if the environment is invalid, OSError."""
+    managed = module.params["managed"]
+    if not managed:
+        return None
+    trial = None
+    if process["running"]:
+        desired = binary_path(module.params["install_dir"], module.params["version"])
+        binary = str(desired) if managed["take_over"] else f"/proc/{process['pid']}/exe"
+        environment = parse_environment(managed["environment"], "managed.environment")
+        try:
+            accepted, output = run_trial(module.run_command, binary, module.params["config"], environment)
+        except OSError:
+            accepted, output = False, ""
+        if accepted:
+            trial = {"binary": binary, "config": module.params["config"], "digest": config_digest(output)}
+    return observe_files(managed["paths"], trial)
 
 
 def read(module: CollectionModule) -> dict[str, Any]:
@@ -413,6 +463,7 @@ def read(module: CollectionModule) -> dict[str, Any]:
         "store": store,
         "loaded_store": other_store(known.get("config") or {}, given["store"]),
         "selinux": read_selinux(module),
+        "managed": read_managed(module, process),
         "firewall": bool(given["firewall"]) and os.path.exists(given["firewall"]),
         "tunings": tunings.read(given["tunings"], given["tuned_path"], given["sysctls"], module.run_command),
     }
@@ -451,12 +502,20 @@ def main() -> None:
             "sysctls": {"type": "dict", "default": {}},
             "firewall": {"type": "path"},
             "smoke_test": {"type": "path"},
+            "managed": {
+                "type": "dict",
+                "options": {
+                    "paths": {"type": "list", "elements": "path", "required": True},
+                    "take_over": {"type": "bool", "default": True},
+                    "environment": {"type": "str", "no_log": True},
+                },
+            },
         },
         supports_check_mode=True,
     )
     try:
         module.exit_json(changed=False, **read(module))
-    except (ProcessError, OSError, ValueError) as error:
+    except (ProcessError, FilesError, OSError, ValueError) as error:
         module.fail_json(msg=f"The host cannot be read: {error}")
 
 

@@ -263,3 +263,28 @@ def test_tuning_is_refused_or_predicted_without_a_change(tmp_path: Path) -> None
     assert not record.exists() and not Path("/etc/sysctl.d/60-natsops-test.conf").exists()
     record.write_text("[")
     assert f"{record}, which holds the previous values, cannot be read" in tune(undo=["sysctl"])["msg"]
+
+
+def test_files_that_the_server_runs_with_are_tested_in_the_same_reading(site: Site) -> None:
+    """The reading proves that nothing differs, with the digest that a comparison on the host would return."""
+    done = site.write()
+    config, secrets = str(site.folder / "nats-server.conf"), str(site.folder / "secrets.conf")
+    managed = {"paths": [str(site.folder), config, secrets]}
+    stopped = site.read(managed=managed)["managed"]
+    assert stopped["trial"] is None and stopped["paths"][config]["kind"] == "file"
+    server = subprocess.Popen([site.installed, "-c", config], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while not (found := site.read(managed=managed))["process"]["running"]:
+            assert time.monotonic() < deadline
+        own_image = site.read(managed={**managed, "take_over": False})["managed"]["trial"]
+        Path(config).write_text("port: [\n")
+        rejected = site.read(managed=managed)["managed"]["trial"]
+        wrong = site.read(managed={**managed, "environment": "[]"})["msg"]
+    finally:
+        server.kill()
+        server.wait()
+    assert found["managed"]["trial"] == {"binary": str(site.installed), "config": config, "digest": done["digest"]}
+    assert found["managed"]["paths"][secrets]["mode"] == "0640"
+    assert own_image["binary"] == f"/proc/{server.pid}/exe"
+    assert rejected is None and "managed.environment is not a JSON object" in wrong

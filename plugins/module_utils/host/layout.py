@@ -41,11 +41,12 @@ class HostFile(TypedDict):
 
 class HostLayout(TypedDict):
     """`directories`, `absent`, `secret_files` and `files`: as options of the module nats_server_files; the last two also
-    without the configuration, as `service_secret_files` and `service_files`. `store`, `log` and other directories to which
-    the server writes: `writable`. `runtime_directory`: the directory that systemd creates, below /run. `watches_tls`:
-    whether a path unit starts a service that checks the TLS files and reloads the server. `tls_unit`, `tls_unit_paths`: its
-    name and the files of both units. The link that enables the path unit comes first, because a link to a missing file
-    cannot be removed as a file."""
+    without the configuration, as `service_secret_files` and `service_files`. `paths`: every path that the role may manage
+    on this host, including those of the service. `store`, `log` and other directories to which the server writes:
+    `writable`. `runtime_directory`: the directory that systemd creates, below /run. `watches_tls`: whether a path unit
+    starts a service that checks the TLS files and reloads the server. `tls_unit`, `tls_unit_paths`: its name and the files
+    of both units. The link that enables the path unit comes first, because a link to a missing file cannot be removed as
+    a file."""
 
     directories: list[dict[str, Any]]
     absent: list[str]
@@ -53,6 +54,7 @@ class HostLayout(TypedDict):
     files: list[HostFile]
     service_secret_files: list[HostFile]
     service_files: list[HostFile]
+    paths: list[str]
     writable: list[str]
     runtime_directory: str
     watches_tls: bool
@@ -136,6 +138,11 @@ class _Layout:
         overrides = [] if self._options.get("service_overrides") else [self._paths["overrides"]]
         return [*overrides, *([] if self.watches_tls else self.tls_unit_paths)]
 
+    def paths(self) -> list[str]:
+        files = [*self.config_files(), *(file for group in self.service_files() for file in group)]
+        paths = [one["path"] for one in [*self.directories(), *files]]
+        return sorted({*paths, *self.absent(), str(self._options["run_dir"])})
+
     def _units(self) -> list[HostFile]:
         units = [(self._paths["unit"], "nats-server.service.j2")]
         if self._options.get("service_overrides"):
@@ -169,6 +176,7 @@ def host_layout(options: Mapping[str, Any], paths: Mapping[str, str], state: Lay
         "files": [*([] if state.unrecorded else [config]), *(service if with_service else [])],
         "service_secret_files": service_secrets,
         "service_files": service,
+        "paths": layout.paths(),
         "writable": [path for path in layout.writable().values() if path],
         "runtime_directory": layout.runtime_directory,
         "watches_tls": layout.watches_tls,

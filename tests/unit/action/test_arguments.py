@@ -1,8 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests the controller side of the actions nats_bundle and nats_server_host_info; a plain function replaces the
-module."""
+"""Tests the controller side of the actions nats_bundle, nats_server_files and nats_server_host_info; a plain function
+replaces the module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.natsops.jetstream.plugins.action import nats_bundle, nats_server_host_info
+from ansible_collections.natsops.jetstream.plugins.action import nats_bundle, nats_server_files, nats_server_host_info
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +61,18 @@ def test_a_host_that_was_read_is_not_printed_and_a_failure_is_without_the_rest()
     ):
         found = run(nats_server_host_info.ActionModule, result=result)
         assert found == {"failed": True, "changed": False, "msg": message}
+
+
+def test_files_that_are_as_desired_need_no_module_run(tmp_path: Path) -> None:
+    observed = {
+        "paths": {"/a": {"kind": "absent"}},
+        "leftovers": [],
+        "trial": {"binary": "b", "config": "c", "digest": "d"},
+    }
+    trial = {"binary": "b", "config": "c"}
+    unchanged = {"changed": False, "changed_paths": [], "unit_changed": False}
+    action = nats_server_files.ActionModule
+    assert run(action, observed=observed, absent=["/a"], trial=trial) == {**unchanged, "tried": True, "digest": "d"}
+    assert run(action, observed=observed, absent=["/a"]) == {**unchanged, "tried": False, "digest": ""}
+    assert "given" in run(action, observed=observed, absent=["/a", "/b"])
+    assert "given" in run(action, absent=["/a"], trial=trial)
