@@ -29,6 +29,7 @@ from jetstream_insights.findings_job import make_findings
 from jetstream_insights.lake import Lake
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import Row, SparkSession
+from support.load import fetch
 from support.nats_processes import APP_PASSWORD, APP_USER, VERSIONS, NatsProcesses
 
 DIRECT, ARCHIVE = "direct", "archive"
@@ -105,7 +106,7 @@ async def _use(servers: NatsProcesses) -> None:
         for stream in ("ORDERS", "TWO"):
             for _number in range(5):
                 await context.publish(f"{stream}.a", b"x")
-        (message,) = await (await context.pull_subscribe_bind("slow", "TWO")).fetch(1)
+        (message,) = await fetch(await context.pull_subscribe_bind("slow", "TWO"), 1)
         assert message.data == b"x"
 
 

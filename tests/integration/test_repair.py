@@ -19,7 +19,7 @@ from typing import Any
 import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.load import acknowledge
+from support.load import acknowledge, fetch
 from support.module_runs import Runner, form, gate_restarting_silent
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses
 
@@ -33,7 +33,7 @@ async def _publish(cluster: NatsProcesses, count: int, take: int, size: int = 0)
         await stream.publish("ORDERS.new", str(number).encode().ljust(size))
     if take:
         taken = await stream.pull_subscribe_bind("worker", "ORDERS")
-        for message in await taken.fetch(take, timeout=10):
+        for message in await fetch(taken, take):
             await acknowledge(message)
     await client.close()
 
@@ -44,7 +44,7 @@ async def _sequences(cluster: NatsProcesses, count: int) -> list[int]:
     client = await nats.connect(living, user=APP_USER, password=APP_PASSWORD)
     taken = await client.jetstream(timeout=10).pull_subscribe_bind("worker", "ORDERS")
     got = []
-    for message in await taken.fetch(count, timeout=10):
+    for message in await fetch(taken, count):
         got.append(message.metadata.sequence.stream)
         await acknowledge(message)
     await client.close()

@@ -21,7 +21,7 @@ import nats
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.store import stored_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.load import acknowledge
+from support.load import acknowledge, fetch
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
@@ -77,7 +77,7 @@ def fill(cluster: NatsProcesses) -> None:
                 await context.publish(f"{name}.new", str(number).encode())
         for stream in ("ORDERS", "EVENTS"):
             taken = await context.pull_subscribe_bind("worker", stream)
-            for message in await taken.fetch(12, timeout=10):
+            for message in await fetch(taken, 12):
                 await acknowledge(message)
         await client.close()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import nats
 import pytest
-from support.load import acknowledge
+from support.load import acknowledge, fetch
 from support.module_runs import Runner, form
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, binary
 
@@ -280,7 +280,7 @@ def test_an_upgrade_resumes_from_a_mixed_cluster(tmp_path: Path, run_module: Run
 async def acknowledge_one(server: NatsProcesses, stream: str, consumer: str) -> None:
     async with await nats.connect(server.urls, user=APP_USER, password=APP_PASSWORD) as client:
         subscription = await client.jetstream().pull_subscribe_bind(consumer, stream)
-        for message in await subscription.fetch(1):
+        for message in await fetch(subscription, 1):
             await acknowledge(message)
 
 

@@ -23,7 +23,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
-from support.load import acknowledge, publish_stored
+from support.load import acknowledge, fetch, publish_stored
 from support.nats_processes import APP_PASSWORD, APP_USER, NatsProcesses, free_ports
 
 Run = Callable[..., dict[str, Any]]
@@ -206,12 +206,9 @@ class SitePair:
         async def work() -> None:
             connection = await nats.connect((site or self.east).urls, user=APP_USER, password=APP_PASSWORD)
             subscription = await connection.jetstream().pull_subscribe_bind(consumer=name, stream=stream)
-            seen = 0
-            while seen < count:
-                for message in await subscription.fetch(count - seen, timeout=5):
-                    seen += 1
-                    if ack(message.metadata.sequence.stream):
-                        await acknowledge(message)
+            for message in await fetch(subscription, count):
+                if ack(message.metadata.sequence.stream):
+                    await acknowledge(message)
             await connection.close()
 
         asyncio.run(work())
