@@ -120,8 +120,9 @@ def test_invalid_arguments_are_rejected(capsys: Output) -> None:
         ["--from", "yesterday"],
         ["--maintenance", "2026-11-22/2026-11-21"],
         *(["--slo", text] for text in ("nan", "0", "-1", "1.01", "most")),
-        *([option, "-1"] for option in ("--keep-bronze", "--keep-silver", "--unused")),
+        *([option, "-1"] for option in ("--keep-bronze", "--keep-silver", "--keep-gold", "--unused")),
         *(["--unused", text] for text in ("nan", "inf")),
+        ["--keep-gold", "30"],
     ):
         with pytest.raises(SystemExit) as ended:
             main(["silver", "--lake", "/nowhere", *wrong])

@@ -184,6 +184,31 @@ def test_replaced_runs_are_removed_and_used_ones_kept(spark: SparkSession, tmp_p
     assert [name for name in (*used, *replaced, *new) if (tmp_path / name).exists()] == [*used, *new]
 
 
+def test_expired_days_of_gold_and_findings_are_removed(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    days = [START + timedelta(days=number) for number in range(3)]
+    folders = []
+    for layer, table in (("gold", "balance"), ("findings", "findings")):
+        for day in days:
+            lake.files.replace_text(f"{layer}/_published/date={day:%Y-%m-%d}.json", '{"run": "20261101T000000Z-used"}')
+            folders.append(tmp_path / layer / table / "run=20261101T000000Z-used" / f"date={day:%Y-%m-%d}")
+            folders[-1].mkdir(parents=True)
+    keep = RetentionTimes(gold=31, unused=timedelta(0))
+    assert settled(lake, days[1] + timedelta(days=32, minutes=-1), keep) == Maintained(gold_days=1)
+    assert [folder.exists() for folder in folders] == [False, True, True] * 2
+    assert settled(lake, days[1] + timedelta(days=32), RetentionTimes(unused=timedelta(0))) == Maintained()
+    assert lake.files.names("findings/_published") == [f"date={day:%Y-%m-%d}.json" for day in days[1:]]
+
+
+def test_snapshots_that_expire_soon_are_not_packed(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    for minute in (0, 1):
+        FLEET.write(tmp_path, minute * 60.0)
+    make(lake)
+    assert kept(lake, SOON, RetentionTimes(bronze=7, unused=timedelta(0))).packed == 0
+    assert kept(lake, SOON, RetentionTimes(bronze=8, unused=timedelta(0))).packed == 1
+
+
 def test_replaced_runs_are_kept_for_their_readers(spark: SparkSession, tmp_path: Path) -> None:
     """A replaced run is kept however old it is, because a reader may have begun just before the replacement."""
     lake = Lake(spark, str(tmp_path))
@@ -205,7 +230,7 @@ def test_replaced_runs_are_kept_for_their_readers(spark: SparkSession, tmp_path:
 
 
 def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_path: Path) -> None:
-    lake, keep = Lake(spark, str(tmp_path)), RetentionTimes(bronze=7, unused=timedelta(hours=24))
+    lake, keep = Lake(spark, str(tmp_path)), RetentionTimes(bronze=8, unused=timedelta(hours=24))
     for minute in (0, 1):
         FLEET.write(tmp_path, minute * 60.0)
     lake.publish("silver", START, "run", lake.snapshots(START), 0)
@@ -216,11 +241,11 @@ def test_packs_and_expiry_leave_bronze_to_its_readers(spark: SparkSession, tmp_p
     assert kept(lake, START + timedelta(hours=72), keep) == Maintained(unused=len(opened))
     packed = files(lake, "bronze")
     assert set(packed).isdisjoint(opened)
-    assert kept(lake, START + timedelta(days=8), keep).bronze_days == 1
+    assert kept(lake, START + timedelta(days=9), keep).bronze_days == 1
     assert lake.snapshots(START) == []
-    assert kept(lake, START + timedelta(days=9), keep) == Maintained()
+    assert kept(lake, START + timedelta(days=10), keep) == Maintained()
     assert files(lake, "bronze") == [name for name in packed if "/manifest/" not in name]
-    assert kept(lake, START + timedelta(days=10), keep).unused > 0
+    assert kept(lake, START + timedelta(days=11), keep).unused > 0
     assert files(lake, "bronze") == []
 
 

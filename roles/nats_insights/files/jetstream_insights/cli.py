@@ -35,7 +35,7 @@ from jetstream_insights.findings.own_checks import verify
 from jetstream_insights.findings.registry import SEVERITIES
 from jetstream_insights.findings_job import make_findings, read_hosts, read_thresholds
 from jetstream_insights.gold.common import GoldSettings, Maintenance
-from jetstream_insights.gold_job import days, make_gold
+from jetstream_insights.gold_job import HISTORY, days, make_gold
 from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.report.causes import STOPPED
 from jetstream_insights.report.content import Present, make_report
@@ -88,6 +88,14 @@ def day_count(text: str) -> int:
     found = int(text)
     if found < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return found
+
+
+def gold_day_count(text: str) -> int:
+    """Return the number of days of an argument. Raises ArgumentTypeError and ValueError."""
+    found = day_count(text)
+    if 0 < found <= HISTORY:
+        raise argparse.ArgumentTypeError(f"{text!r} is too short: forecasts read the last {HISTORY} days")
     return found
 
 
@@ -228,6 +236,13 @@ def _add_options_of_maintain(found: argparse.ArgumentParser) -> None:
         "--keep-silver", type=day_count, default=0, metavar="DAYS", help="days to keep the tables, by default forever"
     )
     keep.add_argument(
+        "--keep-gold",
+        type=gold_day_count,
+        default=0,
+        metavar="DAYS",
+        help=f"days to keep histories and findings, by default forever; at least {HISTORY + 1}, for the forecasts",
+    )
+    keep.add_argument(
         "--unused",
         type=hour_count,
         default=24.0,
@@ -343,7 +358,7 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     if job == "report":
         return _report(lake, given, start, end)
     if job == "maintain":
-        keep = RetentionTimes(given.keep_bronze, given.keep_silver, timedelta(hours=given.unused))
+        keep = RetentionTimes(given.keep_bronze, given.keep_silver, given.keep_gold, timedelta(hours=given.unused))
         return asdict(maintain(lake, end, keep, say))
     if job == "delta":
         return asdict(describe(lake, say))

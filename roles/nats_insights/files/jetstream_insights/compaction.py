@@ -25,6 +25,8 @@ from jetstream_insights.silver_job import Say
 
 #: Bytes of a pack's file, compressed, after which a new one begins: two tasks cannot share one gzip file.
 _PACKED = 32 << 20
+#: Snapshots that are removed within this number of days are not packed: rewriting them costs more than it saves.
+_BRIEF = 7
 #: Bytes of a silver file beyond which joining it with others gains nothing.
 _LARGE = 128 << 20
 
@@ -36,23 +38,26 @@ _UNUSED = "_unused.json"
 
 @dataclass(frozen=True)
 class RetentionTimes:
-    """Retention times. `bronze` and `silver`: days, 0 for ever; `unused`: how long a reader may still use replaced files, or a
-    job or a collector may be writing incomplete ones."""
+    """Retention times. `bronze`, `silver` and `gold` (which includes the findings): days, 0 for ever; `unused`: how long a
+    reader may still use replaced files, or a job or a collector may be writing incomplete ones."""
 
     bronze: int = 0
     silver: int = 0
+    gold: int = 0
     unused: timedelta = timedelta(days=1)
 
 
 @dataclass
 class Maintained:
-    """The result: hours packed, days compacted, expired days of bronze and hours of silver, unreferenced folders and files that
-    were removed, and expired days of bronze that were kept because silver was not made from them."""
+    """The result: hours packed, days compacted, expired days of bronze, hours of silver and days of gold and findings,
+    unreferenced folders and files that were removed, and expired days of bronze that were kept because silver was not made
+    from them."""
 
     packed: int = 0
     compacted: int = 0
     bronze_days: int = 0
     silver_hours: int = 0
+    gold_days: int = 0
     unused: int = 0
     unmade: int = 0
 
@@ -83,7 +88,10 @@ def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, st
 
 
 def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, say: Say) -> None:
-    """Remove references to expired days of bronze and hours of silver. Bronze expires only if silver has it or expired, too."""
+    """Remove references to expired days of bronze and gold and hours of silver.
+
+    Bronze expires only if silver has it or expired, too.
+    """
     lake.files.delete("bronze/_expired")  # of a run that was killed
     silver_end = now - timedelta(days=keep.silver) if keep.silver else datetime.min.replace(tzinfo=timezone.utc)
     for day in lake.days("bronze/manifest") if keep.bronze else ():
@@ -119,6 +127,12 @@ def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, s
         for day in lake.days(f"{layer}/_published"):
             if day + timedelta(days=1) <= silver_end:
                 lake.files.delete(f"{layer}/_published/{place(day.date())}")
+    gold_end = now - timedelta(days=keep.gold)
+    for layer in ("gold", "findings") if keep.gold else ():
+        for file in lake.files.names(f"{layer}/_published"):
+            if file.endswith(".json") and _date(file) + timedelta(days=1) <= gold_end:
+                lake.files.delete(f"{layer}/_published/{file}")
+                done.gold_days += layer == "gold"
 
 
 def _date(file: str) -> datetime:
@@ -135,9 +149,9 @@ def _made(lake: Lake, hour: datetime) -> bool:
 
 
 def _pack(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, say: Say) -> None:
-    """Join the files of an hour's snapshots after silver was made from them, because they are rarely read again. An hour with
-    quarantined data is left unchanged: a torn file would make the files joined after it unreadable."""
-    for hour, name in _hours(lake, "bronze/manifest"):
+    """Join the files of an hour's snapshots, unless they expire soon, after silver was made from them, because they are rarely
+    read again. An hour with quarantined data is left unchanged: a torn file would make the files joined after it unreadable."""
+    for hour, name in _hours(lake, "bronze/manifest") if not 0 < keep.bronze <= _BRIEF else ():
         few = len(lake.files.names(f"bronze/manifest/{name}")) < 2
         if hour + timedelta(hours=1) + keep.unused > now or few or not _made(lake, hour):
             continue
