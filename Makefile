@@ -88,7 +88,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean sample-lake test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix bench $(SCENARIO_PARTS) \
+.PHONY: help demo demo-cluster demo-deploy demo-supercluster demo-stop demo-clean sample-lake test soak test-fast prepare test-unit $(OTHER_CORES:%=test-unit-%) test-integration test-modules test-playbooks test-insights test-eda test-chaos test-lab test-molecule test-molecule-consumer test-matrix test-oldest-spark bench $(SCENARIO_PARTS) \
 	lint $(LINT_PARTS) sanity sanity-2.19 $(OTHER_CORES:%=sanity-%) docs pictures build release offline licences views ee dev hooks coverage lock vendor clean
 
 help: ## this list
@@ -197,6 +197,11 @@ test-insights: PYTEST_OPTIONS = -n 2 --no-loadscope-reorder
 test-insights: lint-insights $(SPARK_VENV)/.connect $(INSTALLED) ## the Spark pipeline on small frames and on a generated fleet
 	@tools/chromium.sh >/dev/null
 	@$(SPARK_PYTEST) -m 'not chaos' $(or $(TESTS),tests/insights)
+
+# Not part of test: the other Spark has 0.5 GB, and all jobs run twice.
+test-oldest-spark: $(SPARK_VENV)/.made $(CACHE)/venv-oldest-spark/.made $(INSTALLED) ## the jobs with the oldest supported PySpark (not part of test)
+	@OLDEST_SPARK_PYTHON=$(CACHE)/venv-oldest-spark/bin/python PYTHONPATH=$(PIPELINE):$(CACHE)/collections \
+		$(SPARK_VENV)/bin/$(PYTEST) tests/insights/test_oldest_spark.py
 
 # It waits, too.
 test-eda: PYTEST_OPTIONS = -n 3

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jetstream_insights import source as source_module
+from jetstream_insights import stream_reader
 from jetstream_insights.pushdown import Bounds, filter_bounds
-from jetstream_insights.source import SCHEMA, JetStreamSource, SourceOptions, _StreamReader
+from jetstream_insights.source import SCHEMA, JetStreamSource, SourceOptions
 from jetstream_insights.stream_connection import SourceError
+from jetstream_insights.stream_reader import StreamReader
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
@@ -301,10 +302,10 @@ def _parse() -> StructType:
 @pytest.fixture
 def plan(site: Site) -> Iterator[Any]:
     """Return a function that creates the planning reader, as Spark's driver does."""
-    made: list[_StreamReader] = []
+    made: list[StreamReader] = []
 
-    def new(stream: str, **more: Any) -> _StreamReader:
-        made.append(_StreamReader(options(site, stream, **more), _parse()))
+    def new(stream: str, **more: Any) -> StreamReader:
+        made.append(StreamReader(options(site, stream, **more), _parse()))
         return made[-1]
 
     yield new
@@ -312,7 +313,7 @@ def plan(site: Site) -> Iterator[Any]:
         reader.stop()
 
 
-def sequences(reader: _StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+def sequences(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
     return [
         sequence
         for partition in reader.partitions(start, end)
@@ -323,7 +324,7 @@ def sequences(reader: _StreamReader, start: dict[str, Any], end: dict[str, Any])
 
 def test_offsets(site: Site, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test plans with the reader itself from every state of the stream that a checkpoint can meet."""
-    monkeypatch.setattr(source_module, "STATE_AGE", -1.0)  # each plan reads the current state of the stream
+    monkeypatch.setattr(stream_reader, "STATE_AGE", -1.0)  # each plan reads the current state of the stream
     site.add_stream("STEPS", allow_direct=True)
     site.publish("STEPS", 50)
     # The first batch is repeated: Spark requests the initial offset again, which would now be different.

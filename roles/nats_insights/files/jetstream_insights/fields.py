@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -99,7 +100,30 @@ def rest(document: Column, fields: Sequence[Field], reported: Callable[[Field], 
     """Return the parts of a VARIANT document that no field has read: unknown keys, values with another type than their field, and
     fields that were read only in part. `reported`: the value that was read for a field, null for none."""
     paths = [F.when(_is_whole(document, field, reported(field)), field.json_path) for field in fields]
-    return F.variant_delete(document, *paths) if paths else document
+    return _without(document, paths) if paths else document
+
+
+def _without(document: Column, paths: Sequence[Column]) -> Column:
+    """Return the document without the values at these paths. A null path, or one without a value, has no effect."""
+    if hasattr(F, "variant_delete"):
+        return F.variant_delete(document, *paths)
+    # PySpark before 4.3. Only documents with undeclared keys reach this function.
+    return F.try_parse_json(F.udf(_delete_paths)(F.to_json(document), F.array(*paths)))
+
+
+def _delete_paths(text: str | None, paths: Sequence[str | None]) -> str | None:
+    """Return a JSON text without the values at paths such as $.a.b."""
+    if text is None:
+        return None
+    document = json.loads(text)
+    for path in filter(None, paths):
+        *parents, last = path.removeprefix("$.").split(".")
+        found = document
+        for key in parents:
+            found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, dict):
+            found.pop(last, None)
+    return json.dumps(document)
 
 
 def _is_whole(document: Column, field: Field, value: Column) -> Column:

@@ -174,7 +174,8 @@ def _led(name: str, value: str) -> dict[str, Over]:
     reported = F.when(F.col("leader").isNotNull() & F.col(value).isNotNull(), F.col(value))
     highest = F.max(reported)
     point = F.struct(F.col("captured").alias("captured"), reported.alias("value"))
-    points = F.max_by(point, F.when(reported.isNotNull(), F.col("captured")), _TWICE)
+    # F.max_by returns several rows only since PySpark 4.2.
+    points = F.slice(F.sort_array(F.collect_list(F.when(reported.isNotNull(), point)), False), 1, _TWICE)
     all_points = F.slice(F.sort_array(F.flatten(F.collect_list(newest)), False), 1, _TWICE)
 
     def higher(values: Column) -> Column:
