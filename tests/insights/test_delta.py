@@ -46,9 +46,18 @@ def spark_rows(lake: Lake) -> list[Any]:
     return sorted(tuple(row) for row in frame.select(*KEY, "last_seq", "taken").collect())
 
 
+def check_comments(lake: Lake) -> None:
+    """The log has the descriptions that the catalogue has."""
+    log = DeltaTable(f"{lake.uri}/silver/streams")
+    assert "A row for each" in (log.metadata().description or "")
+    comments = {field.name: field.metadata.get("comment") for field in log.schema().fields}
+    assert (comments["taken"], comments["last_seq"]) == ("start of the snapshot, by the collector's clock", None)
+
+
 def delta_rows(lake: Lake, version: int | None = None) -> list[Any]:
     table = DeltaTable(f"{lake.uri}/silver/streams", version=version)
     by_arrow = table.to_pyarrow_table(columns=[*KEY, "last_seq", "taken"]).to_pylist()
+    check_comments(lake)
     found = sorted((*list(row.values())[:-1], row["taken"].replace(tzinfo=None)) for row in by_arrow)
     names = ", ".join((*KEY, "last_seq"))
     by_datafusion = QueryBuilder().register("streams", table).execute(f"SELECT {names} FROM streams").read_all()

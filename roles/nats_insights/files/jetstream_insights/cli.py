@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jetstream_insights.advisories import make_advisories, read_captures
+from jetstream_insights.catalogue import write_catalogue
 from jetstream_insights.collection import module_util
 from jetstream_insights.compaction import RetentionTimes, maintain
 from jetstream_insights.delta import describe
@@ -49,6 +50,8 @@ DONE, FAILED, REFUSED, QUARANTINED, FOUND = 0, 1, 2, 3, 4
 DAILY_JOBS = {"silver", "gold", "findings", "report"}
 #: The job that only verifies the options' files, without a lake.
 VERIFY = "verify"
+#: The jobs that write files into the directory of --output.
+WRITING = {"report", "catalogue"}
 #: The jobs that publish tables, each in a layer of its name.
 PUBLISHING = ("silver", "gold", "findings")
 
@@ -134,9 +137,10 @@ def parser() -> argparse.ArgumentParser:
         "gold: daily reports, histories and forecasts from those; findings: the problems of the fleet; "
         "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove expired and replaced "
         "files; delta: Delta Lake logs that list the published files, for other engines; "
+        "catalogue: descriptions of the tables for metastores (SQL), dbt and data contracts; "
         "verify: nothing, only the files of --checks, --thresholds, --hosts and --journal are verified"
     )
-    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta", VERIFY]
+    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta", "catalogue", VERIFY]
     found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
     found.add_argument("--lake", help="directory or URI of the lake, such as hdfs://name/insights; not for verify")
     found.add_argument(
@@ -216,7 +220,9 @@ def _add_options_of_findings(found: argparse.ArgumentParser) -> None:
         help="a decommissioned fleet: it needs no fresh snapshot, and its findings end; may be given more than once",
     )
     shown = found.add_argument_group("report")
-    shown.add_argument("--output", type=Path, metavar="DIRECTORY", help="local directory for its files")
+    shown.add_argument(
+        "--output", type=Path, metavar="DIRECTORY", help="local directory for its files and those of catalogue"
+    )
     shown.add_argument("--title", default="NATS JetStream fleet", help="its title")
     shown.add_argument(
         "--webhook-file",
@@ -264,8 +270,8 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser().error("--from must be before --to")
     if (given.lake is None) != (VERIFY in given.jobs) or (VERIFY in given.jobs and len(given.jobs) > 1):
         parser().error(f"all jobs except {VERIFY} require --lake, and {VERIFY} runs without a lake and other jobs")
-    if ("report" in given.jobs) != (given.output is not None):
-        parser().error("the job report requires --output, and no other job accepts it")
+    if WRITING.isdisjoint(given.jobs) == (given.output is not None):
+        parser().error("the jobs report and catalogue require --output, and no other job accepts it")
     if (given.fail_on or given.webhook_file) and "report" not in given.jobs:
         parser().error("--fail-on and --webhook-file require the job report")
     if given.memory and connect_url(given.master):
@@ -337,6 +343,8 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     if job == VERIFY:
         settings = given.settings
         return {"checks": len(given.own.own), "thresholds": len(settings.thresholds), "skip": len(settings.skip)}
+    if job == "catalogue":
+        return write_catalogue(given.lake, given.output)
     lake = Lake(open_session(given), given.lake, given.little)
     if job == "advisories":
         reported = make_advisories(lake, read_captures(given.streams), say)

@@ -10,18 +10,17 @@ The job copies no files and changes no data. A Delta reader (DuckDB, Polars, pan
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType, VariantType
 
+from jetstream_insights.catalogue import PARTITION, declared_tables
 from jetstream_insights.compaction import used_days, used_hours
 from jetstream_insights.files import LakeError, store_uri
 from jetstream_insights.lake import APART, COLUMNS, Lake, columns
 from jetstream_insights.silver_job import Say
-
-_PARTITION = "date"
 
 
 @dataclass
@@ -81,7 +80,9 @@ def _log_of(
     from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
     uri = store_uri(f"{lake.uri}/{name}")
-    schema = Schema.from_json(StructType([*_plain(read), StructField(_PARTITION, DateType())]).json())
+    declared = next(table for table in declared_tables() if f"{table.layer}/{table.name}" == name)
+    comments = {column.name: column.meaning for column in declared.columns}
+    schema = Schema.from_json(StructType([_commented(one, comments) for one in _plain(read)]).json())
     log = DeltaTable(uri) if DeltaTable.is_deltatable(uri) else None
     before = {} if log is None else _named(log)
     wanted = {folder for day, folders in days.items() if day not in mixed for folder in folders}
@@ -93,21 +94,24 @@ def _log_of(
     now = int(time.time() * 1000)
 
     def add(path: str) -> AddAction:
-        return AddAction(path, files[path], {_PARTITION: _date(path)}, now, True, "{}")
+        return AddAction(path, files[path], {PARTITION.name: _date(path)}, now, True, "{}")
 
     done.files += len(files)
     if log is not None and log.schema() == schema:
         actions: list[AddAction | RemoveAction] = [add(path) for path in files if path not in before]
         actions += [
-            RemoveAction(path, True, now, size, {_PARTITION: _date(path)})
+            RemoveAction(path, True, now, size, {PARTITION.name: _date(path)})
             for path, size in before.items()
             if path not in files
         ]
         if actions:
-            log.create_write_transaction(actions, "append", schema, [_PARTITION])
+            log.create_write_transaction(actions, "append", schema, [PARTITION.name])
             done.changed += 1
     elif files or log is not None:
-        create_table_with_add_actions(uri, schema, [add(path) for path in files], "overwrite", [_PARTITION])
+        present = [add(path) for path in files]
+        create_table_with_add_actions(
+            uri, schema, present, "overwrite", [PARTITION.name], description=declared.description
+        )
         done.changed += 1
 
 
@@ -126,7 +130,7 @@ def _date(path: str) -> str:
 
 
 def _plain(read: StructType) -> list[StructField]:
-    """Return the columns with types that Delta readers support; VARIANT exists only in Spark."""
+    """Return the columns with types that Delta readers support, and the partition; VARIANT exists only in Spark."""
 
     def has_variant(kind: DataType) -> bool:
         if isinstance(kind, StructType):
@@ -135,4 +139,10 @@ def _plain(read: StructType) -> list[StructField]:
             return has_variant(kind.elementType)
         return isinstance(kind, VariantType) or (isinstance(kind, MapType) and has_variant(kind.valueType))
 
-    return [one for one in read if not has_variant(one.dataType)]
+    return [*(one for one in read if not has_variant(one.dataType)), StructField(PARTITION.name, DateType())]
+
+
+def _commented(one: StructField, comments: Mapping[str, str]) -> StructField:
+    """Return the column with its meaning as the comment that engines show."""
+    comment = comments.get(one.name)
+    return StructField(one.name, one.dataType, one.nullable, {"comment": comment} if comment else None)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from jetstream_insights import silver
+from jetstream_insights.catalogue import split_columns
 from jetstream_insights.findings import lifetime
 from jetstream_insights.gold import THEMES
 from jetstream_insights.gold.tables import GoldTable
@@ -61,20 +62,7 @@ def _lines() -> Iterator[str]:
 
 def _columns(name: str, schema: str, *text: str) -> Iterator[str]:
     yield from ("", f"#### `{name}`", "", *(part for one in text for part in (one, "")))
-    yield from _table(("column", "type"), split_columns(schema))
-
-
-def split_columns(schema: str) -> list[tuple[str, str]]:
-    """Return the names and types of the columns of a Spark SQL schema."""
-    found, depth = [""], 0
-    for character in schema:
-        depth += {"<": 1, ">": -1}.get(character, 0)
-        if character == "," and not depth:
-            found.append("")
-        else:
-            found[-1] += character
-    parts = (column.strip().partition(" ") for column in found)
-    return [(name, f"`{kind}`") for name, _space, kind in parts]
+    yield from _table(("column", "type"), [(column, f"`{kind}`") for column, kind in split_columns(schema)])
 
 
 def _gold(table: GoldTable) -> Iterator[str]:
