@@ -48,7 +48,7 @@ SUBJECTS = {
     "account_info account_purge",
     "Leaders, replicas and members": "meta_stepdown stream_stepdown consumer_stepdown server_evacuate stream_peer meta_peer "
     "replica_moves replica_count_plan rebalance_plan leader_rebalance membership_plan",
-    "Restarts and maintenance": "roll_plan roll_event server_reload connection_kick maintenance_info maintenance_plan "
+    "Restarts and maintenance": "roll_plan roll_event server_reload connection_kick maintenance_plan "
     "host_lock fleet_run show",
     "Accounts and users": "operator operator_key account_claims account_claims_info accounts_plan accounts_apply "
     "user_credentials document_credentials credential_files signing_key_rotation "
@@ -56,9 +56,8 @@ SUBJECTS = {
     "Backup, restore and repair": "backup backup_info backup_drill restore stream_backup stream_restore store_backup repair "
     "rescue",
     "A second site": "dr_info dr_checkpoint dr_contexts dr_drill dr_failover dr_failback",
-    "One host": "server_binary server_files server_files_info server_process server_process_info "
-    "server_host_info server_discovery_info server_unreported_info server_firewall "
-    "server_tuning store_info store_copy adoption certificate",
+    "One host": "server_host_info server_binary server_files server_process server_firewall server_tuning store_copy "
+    "adoption certificate",
 }
 NOTICE = "<!-- Written by `make docs`; change its sources instead. -->"
 
@@ -116,6 +115,17 @@ def option_rows(options: Mapping[str, Any], defaults: Mapping[str, Any], prefix:
         inner = option.get("options") or option.get("suboptions")
         if inner:
             yield from option_rows(inner, {}, full + ("[]." if option.get("elements") else "."))
+
+
+def return_rows(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield (name, type, description) of each value of a result and, after it, of the values inside it."""
+    for name, value in values.items():
+        description = text(value.get("description"))
+        if str(value.get("returned")).startswith("if C("):
+            description += f" Returned {text(value['returned'])}."
+        yield f"`{prefix}{name}`", kind(value), description
+        if value.get("contains"):
+            yield from return_rows(value["contains"], f"{prefix}{name}{'[]' if value.get('elements') else ''}.")
 
 
 def variable_groups(defaults_file: Path) -> Iterator[tuple[str, list[str]]]:
@@ -225,8 +235,7 @@ def plugin_section(name: str, entry: Mapping[str, Any], shared: Mapping[str, Any
         also = " and [`account_users`](#account-users)" if set(users) <= set(common) else ""
         yield from (f"It takes the [connection options](#connection-options){also} as well.", "")
     if entry.get("return"):
-        rows = ((f"`{key}`", kind(value), text(value.get("description"))) for key, value in entry["return"].items())
-        yield from table(("returns", "type", "description"), rows)
+        yield from table(("returns", "type", "description"), return_rows(entry["return"]))
         yield ""
     if entry.get("examples"):
         yield from ("```yaml", *entry["examples"].strip().splitlines(), "```", "")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the module and adds the checksum of the file on the controller from which the host's nats-server is
-installed. The result contains password hashes, so only a failure is printed."""
+installed. The result of a subset with secrets is not printed, except for a failure."""
 
 from __future__ import annotations
 
@@ -12,23 +12,30 @@ from typing import Any
 
 from ansible.utils.hashing import secure_hash
 
+from ..module_utils.host.subsets import SUBSETS, requested_subsets
 from ..plugin_utils._host_python import HostModuleAction
 
 NO_MESSAGE = "The module that reads the host ended without a message."
 
 
 class ActionModule(HostModuleAction):
-    """Adds `src_sha256`, empty if the file does not exist."""
+    """Adds `src_sha256` to a result with the subset `deployment`; it is empty if the file does not exist."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result, which is not printed, or only the message of its failure."""
+        """Return the module's result. A result with secrets is not printed; its failure has only a message."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        if "process" not in result:
+        requested = requested_subsets(self._task.args.get("gather_subset"))
+        # The module refuses an unknown subset.
+        secret = [SUBSETS[name] for name in requested if name in SUBSETS and SUBSETS[name].has_secrets]
+        if not secret:
+            return result
+        if any(subset.key not in result for subset in secret):
             return {
                 "failed": True,
                 "changed": False,
                 "msg": result.get("msg") or result.get("module_stderr") or NO_MESSAGE,
             }
-        source = os.path.expanduser(str(self._task.args.get("src") or ""))
-        result["src_sha256"] = secure_hash(source, hashlib.sha256) or "" if os.path.isfile(source) else ""
+        if "deployment" in requested:
+            source = os.path.expanduser(str(self._task.args.get("src") or ""))
+            result["src_sha256"] = secure_hash(source, hashlib.sha256) or "" if os.path.isfile(source) else ""
         return {**result, "_ansible_no_log": True}

@@ -27,43 +27,11 @@ options:
     type: dict
     required: true
   hosts:
-    description: Data from the managed hosts.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      server_name:
-        description: Name of the server on the host.
-        type: str
-        required: true
-      unreachable:
-        description: Whether the host could not be reached.
-        type: bool
-      running:
-        description: Whether nats-server is running on the host.
-        type: bool
-      log_lines:
-        description: Warnings and errors in the server's log. Null if the log could not be read.
-        type: list
-        elements: str
-      digest:
-        description: Digest of the host's configuration file from C(nats-server -t) (C(sha256:...), 2.11 and later).
-        type: str
-      disk_percent:
-        description: Used space of the file system of the store directory, in percent.
-        type: int
-      disk_mount:
-        description: Where that file system is mounted.
-        type: str
-      closed_ports:
-        description: The value of RV(natsops.jetstream.nats_server_process_info#module:closed_ports). Null if the ports
-          could not be checked.
-        type: list
-        elements: dict
-      maintenance:
-        description: The C(maintenance) returned by M(natsops.jetstream.nats_server_process_info). Null if the host is
-          not in maintenance.
-        type: dict
+    description:
+      - Names of the servers on managed hosts, each with the registered result of
+        M(natsops.jetstream.nats_server_host_info) with the subsets C(process) and C(diagnosis), even if it failed.
+    type: dict
+    default: {}
   pinned_accounts:
     description: Accounts with a dedicated route (C(cluster.accounts)).
     type: list
@@ -115,18 +83,19 @@ _value:
 
 from typing import Any
 
-from ..module_utils.health.diagnosis import diagnose
+from ..module_utils.health.diagnosis import diagnose, host_evidence
 
 
 def nats_diagnosis(
     info: dict[str, Any],
     server_info: dict[str, Any],
-    hosts: list[dict[str, Any]] | None = None,
+    hosts: dict[str, dict[str, Any]] | None = None,
     pinned_accounts: list[str] | None = None,
     inventory: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the diagnosis as data; see DOCUMENTATION."""
-    return diagnose(info, server_info, hosts or (), pinned_accounts or (), inventory or ())
+    evidence = [host_evidence(name, found) for name, found in (hosts or {}).items()]
+    return diagnose(info, server_info, evidence, pinned_accounts or (), inventory or ())
 
 
 class FilterModule:

@@ -10,13 +10,13 @@ short_description: Return the state of a host for a rescue
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Converts the result of M(natsops.jetstream.nats_store_info), which may have failed, to an entry of the option
-    O(natsops.jetstream.nats_rescue#module:hosts). Only the role C(natsops.jetstream.nats_cluster) needs this filter; its
-    input may change in any release.
+  - Converts the result of M(natsops.jetstream.nats_server_host_info) with the subset C(rescue), which may have failed,
+    to an entry of the option O(natsops.jetstream.nats_rescue#module:hosts). Only the role
+    C(natsops.jetstream.nats_cluster) needs this filter; its input may change in any release.
 positional: _input
 options:
   _input:
-    description: The registered result of M(natsops.jetstream.nats_store_info).
+    description: The registered result of M(natsops.jetstream.nats_server_host_info) with the subset C(rescue).
     type: dict
     required: true
 """

@@ -10,8 +10,8 @@ short_description: Write the inventory of an existing cluster
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Converts the results of M(natsops.jetstream.nats_server_discovery_info) on each host into an inventory from which
-    the roles deploy the same configuration, value by value, without a restart.
+  - Converts the data that M(natsops.jetstream.nats_server_host_info) read on each host into an inventory from which the
+    roles deploy the same configuration, value by value, without a restart.
   - Writes C(inventory.yml), the variables of the group C(nats) and of each host, and C(vault.yml) files with the
     secrets. The C(vault.yml) files are readable only by their owner; encrypt them with C(ansible-vault).
   - Fails with all reasons, and writes nothing, if a server would be renamed, a store would be moved, or a
@@ -21,8 +21,8 @@ description:
 options:
   servers:
     description: >-
-      The result of M(natsops.jetstream.nats_server_discovery_info) for each host, by host name. The result contains
-      passwords, so set C(no_log) for the task.
+      The value of RV(natsops.jetstream.nats_server_host_info#module:adoption) for each host, by host name. The data
+      contains passwords, so set C(no_log) for the task.
     type: dict
     required: true
   addresses:
@@ -51,13 +51,13 @@ attributes:
     description: The files contain secrets, so no diff is shown.
     support: none
 seealso:
-  - module: natsops.jetstream.nats_server_discovery_info
+  - module: natsops.jetstream.nats_server_host_info
 """
 
 EXAMPLES = r"""
 - name: Write the inventory
   natsops.jetstream.nats_adoption:
-    servers: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'found'))) }}"
+    servers: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, ['found', 'adoption']))) }}"
     path: "{{ playbook_dir }}/adopted"
   delegate_to: localhost
   run_once: true

@@ -55,8 +55,9 @@ options:
     default: []
   hosts:
     description:
-      - Information from the hosts whose servers do not respond over NATS, as returned by
-        M(natsops.jetstream.nats_store_info). A server that is not listed is treated as if its host were unreachable.
+      - Information from the hosts whose servers do not respond over NATS, such as the value of
+        RV(natsops.jetstream.nats_server_host_info#module:rescue). A server that is not listed is treated as if its host
+        were unreachable.
     type: list
     elements: dict
     default: []
@@ -177,7 +178,7 @@ attributes:
   idempotent:
     support: full
 seealso:
-  - module: natsops.jetstream.nats_store_info
+  - module: natsops.jetstream.nats_server_host_info
   - module: natsops.jetstream.nats_repair
   - module: natsops.jetstream.nats_meta_peer
 """

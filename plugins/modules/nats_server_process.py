@@ -129,8 +129,8 @@ pid:
   returned: success
 process:
   description:
-    - The process after the run, as returned by M(natsops.jetstream.nats_server_process_info), without C(maintenance).
-      In check mode, a server that would be started is returned as not running.
+    - The process after the run, in the form of RV(natsops.jetstream.nats_server_host_info#module:process). In check
+      mode, a server that would be started is returned as not running.
   type: dict
   returned: unless O(state=reloaded)
 seconds:

@@ -98,7 +98,8 @@ options:
     type: path
   hosts:
     description:
-      - Data that M(natsops.jetstream.nats_server_unreported_info) read on the hosts. This data is written as the table
+      - Data that no server reports, which M(natsops.jetstream.nats_server_host_info) read on the hosts and returned in
+        C(host) of RV(natsops.jetstream.nats_server_host_info#module:unreported). This data is written as the table
         C(hosts).
     type: list
     elements: dict
@@ -128,7 +129,7 @@ options:
 seealso:
   - module: natsops.jetstream.nats_server_info
   - module: natsops.jetstream.nats_cluster_info
-  - module: natsops.jetstream.nats_server_unreported_info
+  - module: natsops.jetstream.nats_server_host_info
 """
 
 EXAMPLES = r"""

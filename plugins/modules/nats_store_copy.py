@@ -49,7 +49,7 @@ attributes:
     support: full
 seealso:
   - module: natsops.jetstream.nats_store_backup
-  - module: natsops.jetstream.nats_store_info
+  - module: natsops.jetstream.nats_server_host_info
 """
 
 EXAMPLES = r"""
@@ -68,8 +68,8 @@ copy:
   returned: success
   sample: /var/lib/nats-rescue
 streams:
-  description: The streams that the copy contains, or would contain, as returned by
-    M(natsops.jetstream.nats_store_info).
+  description: The streams that the copy contains, or would contain, in the form of C(streams) of
+    RV(natsops.jetstream.nats_server_host_info#module:rescue).
   type: list
   elements: dict
   returned: success

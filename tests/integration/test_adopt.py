@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tests the adoption of clusters that the collection did not set up, on real servers: clusters are adopted under load
-without a restart, then taken over one server at a time. The playbook adopt also runs nats_server_discovery_info and
+without a restart, then taken over one server at a time. The playbook adopt also runs nats_server_host_info and
 nats_adoption."""
 
 from __future__ import annotations

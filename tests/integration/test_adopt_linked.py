@@ -29,7 +29,8 @@ def loaded(cluster: Linked) -> dict[str, dict[str, Any]]:
     proof = "time" if cluster.version.startswith("2.10") else "digest"
     found = {}
     for name in NAMES:
-        read = run_in_process("nats_server_discovery_info", {}, config=cluster.hosts[name]["nats_cluster_adopt_config"])
+        config = cluster.hosts[name]["nats_cluster_adopt_config"]
+        read = run_in_process("nats_server_host_info", {}, gather_subset=["adoption"], config=config)["adoption"]
         assert (read["loaded"]["proof"], read["loaded"]["problem"]) == (proof, "")
         found[name] = read["config"]
     return found

@@ -23,6 +23,14 @@ from support.module_runs import run_in_process
 from support.nats_processes import binary, free_ports
 
 
+def read_subset(subset: str, config: Path, **options: Any) -> dict[str, Any]:
+    """Return a subset of the data of a host."""
+    result = run_in_process("nats_server_host_info", {}, gather_subset=[subset], config=str(config), **options)
+    assert set(result) - {"changed", "invocation"} == {subset}, result
+    found: dict[str, Any] = result[subset]
+    return found
+
+
 class Started:
     """A server with a configuration file and command-line flags."""
 
@@ -68,7 +76,7 @@ class Started:
         return any(one.config == str(self.config) for one in running_servers())
 
     def read(self) -> dict[str, Any]:
-        return run_in_process("nats_server_discovery_info", {}, config=str(self.config))
+        return read_subset("adoption", self.config)
 
     @property
     def http(self) -> str:
@@ -140,10 +148,10 @@ def test_the_files_of_a_host_are_read_without_secrets_while_the_server_runs_and_
     remote = f'url: "nats://127.0.0.1:1", tls {{ ca_file: "{authority}" }}'
     text = f"{server.http}X = hunter-22\nauthorization {{ token: $X }}\nleafnodes {{ remotes: [ {{ {remote} }} ] }}\n"
     with server.running(text):
-        running = run_in_process("nats_server_files_info", {}, config=str(server.config), prefix="n1/")
-    assert (sorted(running["files"]), running["problems"]) == (["n1/c.conf", f"n1/{authority.name}"], [])
-    assert "hunter-22" not in str(running) and "$SECRET_authorization_token" in running["files"]["n1/c.conf"]
-    assert run_in_process("nats_server_files_info", {}, config=str(server.config), prefix="n1/") == running
+        running = read_subset("backup_files", server.config, prefix="n1/")
+    assert (sorted(running["content"]), running["problems"]) == (["n1/c.conf", f"n1/{authority.name}"], [])
+    assert "hunter-22" not in str(running) and "$SECRET_authorization_token" in running["content"]["n1/c.conf"]
+    assert read_subset("backup_files", server.config, prefix="n1/") == running
 
 
 @pytest.mark.parametrize("version", ["2.10.27", "2.15.1"])
@@ -160,7 +168,7 @@ def test_discovery_without_server_reports(tmp_path: Path, monkeypatch: pytest.Mo
     text = f'{server.http}jetstream {{ store_dir: "{tmp_path}/data" }}\nauthorization {{ users: [ {users} ] }}\n'
 
     def read() -> dict[str, Any] | None:
-        result = run_in_process("nats_server_unreported_info", {}, config=str(server.config))
+        result = read_subset("unreported", server.config)
         assert "hunter-22" not in str(result)
         found: dict[str, Any] | None = result["host"]
         assert (found is None) == bool(result["problem"])

@@ -59,8 +59,8 @@ class Site:
             "record": "etc/running.json",
             "install_dir": "opt",
         }
-        given = {name: str(self.folder.parent / path) for name, path in paths.items()}
-        given.update(version=VERSION, user="root", group="root")
+        given: dict[str, Any] = {name: str(self.folder.parent / path) for name, path in paths.items()}
+        given.update(gather_subset=["deployment"], version=VERSION, user="root", group="root")
         return run_in_process("nats_server_host_info", {}, **{**given, **options})
 
     def contents(self) -> dict[str, str]:

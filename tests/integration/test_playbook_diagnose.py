@@ -79,6 +79,7 @@ def diagnose(cluster: PlacedProcesses, *arguments: str) -> tuple[str, dict[str, 
     """Return the output and the file of a diagnosis, after checking that its exit status matches its verdict."""
     target = cluster.directory / "diagnosis.json"
     result = run_playbook("diagnose", "-e", f"diagnose_json={target}", *arguments)
+    assert target.exists(), result.stdout + result.stderr
     broken = json.loads(target.read_text())["verdict"]["status"] == "critical"
     assert (result.returncode == 2) if broken else (result.returncode == 0), result.stdout + result.stderr
     assert SYS_PASSWORD not in result.stdout
@@ -189,7 +190,7 @@ def test_a_time_that_is_not_a_duration_is_refused_before_anything_is_read(tmp_pa
     result = run_playbook("diagnose", "-i", str(inventory), "-e", extra)
     assert result.returncode == 2
     assert re.search("is not a duration such as|diagnose_since must be longer than 0s", result.stdout + result.stderr)
-    assert "Read the process" not in result.stdout
+    assert "Read the host" not in result.stdout
     assert not injected.exists()
 
 

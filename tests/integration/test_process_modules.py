@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests nats_server_process and nats_server_process_info with one real server."""
+"""Tests nats_server_process and nats_server_host_info with one real server."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Host:
         return self.module("nats_server_process", check, state=state, binary=self.binary, **arguments)
 
     def info(self, **arguments: Any) -> dict[str, Any]:
-        """Run nats_server_process_info."""
-        return self.module("nats_server_process_info", **arguments)
+        """Return the process, as read by nats_server_host_info."""
+        process: dict[str, Any] = self.module("nats_server_host_info", **arguments)["process"]
+        return process
 
     def loaded(self) -> str:
         """Return when the server last read its configuration."""

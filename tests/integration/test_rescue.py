@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests nats_rescue and nats_store_info after three of five servers have been permanently destroyed."""
+"""Tests nats_rescue and nats_server_host_info after three of five servers have been permanently destroyed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def last_stored(cluster: NatsProcesses, server: str, stream: str) -> int | None:
 def read_host(cluster: NatsProcesses, run_module: Runner, name: str) -> dict[str, Any]:
     """Return the information from a server's host, as read over SSH."""
     options = {"config": str(cluster.config_file(name)), "store_dir": str(cluster.directory / name)}
-    said = run_module("nats_store_info", {}, **options)
+    said = run_module("nats_server_host_info", {}, gather_subset=["rescue"], **options)["rescue"]
     return {"server": name, "reached": True, **{key: said[key] for key in ("running", "fenced", "streams")}}
 
 

@@ -391,13 +391,18 @@ def test_messages_purged_before_a_crash_are_reported(
     cluster.app_request("$JS.API.STREAM.PURGE.ORDERS", {"keep": 5})
     crashed = cluster.app_request("$JS.API.STREAM.INFO.ORDERS")["cluster"]["leader"]
     left, other = sorted({*cluster.names} - {crashed})
-    held = partial(run_module, "nats_store_info", {})
+
+    def held(server: str) -> dict[str, Any]:
+        found = run_module("nats_server_host_info", {}, gather_subset=["rescue"], **host(cluster, server))
+        rescue: dict[str, Any] = found["rescue"]
+        return rescue
+
     cluster.stop(left)
-    (stopped,) = held(**host(cluster, left))["streams"]
+    (stopped,) = held(left)["streams"]
     assert (stopped["messages"], stopped["last_seq"]) == (5, MESSAGES)
     asyncio.run(publish(cluster, ["ORDERS"], MESSAGES, 2))
     # A server writes messages to disk a moment after it has stored them.
-    on_disk = partial(held, **host(cluster, crashed))
+    on_disk = partial(held, crashed)
     assert wait_until(on_disk, lambda found: found["streams"][0]["last_seq"] == MESSAGES + 2, 30).done
     cluster.kill(crashed, other)
     copies = {name: str(cluster.directory / name) for name in (crashed, left)}

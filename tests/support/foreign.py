@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes results of nats_server_discovery_info for servers that the collection did not set up."""
+"""Makes results of nats_server_host_info (the value of `adoption`) for servers that the collection did not set up."""
 
 from __future__ import annotations
 

@@ -171,6 +171,25 @@ def next_step(code: str) -> str:
     return next((step for start, step in _NEXT if code.startswith(start)), "")
 
 
+def host_evidence(server_name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a managed host in `hosts` of `diagnose`. `found`: the result of nats_server_host_info with the
+    subsets `process` and `diagnosis`, even if it failed."""
+    process, signs = found.get("process") or {}, found.get("diagnosis") or {}
+    return {
+        "server_name": server_name,
+        "unreachable": bool(found.get("unreachable")),
+        "running": process.get("running"),
+        "pid": process.get("pid"),
+        "configured": process.get("config_changed", 1) > 0,
+        "maintenance": found.get("maintenance"),
+        "closed_ports": found.get("closed_ports"),
+        "digest": signs.get("digest") or "",
+        "log_lines": signs.get("log_lines"),
+        "disk_percent": signs.get("disk_percent"),
+        "disk_mount": signs.get("disk_mount") or "",
+    }
+
+
 def diagnose(
     info: Mapping[str, Any],
     server_info: Mapping[str, Any] | None = None,

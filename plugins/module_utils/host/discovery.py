@@ -16,7 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..server_config.foreign_unit import own_environment
 from ..server_config.syntax import leaves, show
 from .loaded import LoadedConfig, read_loaded
 from .observation import RunCommand, read_drop_ins, read_endpoint, read_settings, unit_properties
@@ -25,11 +24,16 @@ from .system import has_systemd
 
 _PROC = Path("/proc")
 _UNIT = re.compile(r"/([^/]+)\.service$", re.MULTILINE)
+#: Environment variables that systemd sets itself.
+_OF_SYSTEMD = re.compile(
+    r"LANG|LANGUAGE|PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|INVOCATION_ID|JOURNAL_STREAM|MAINPID|NOTIFY_SOCKET|MANAGERPID\w*"
+    r"|(LC|SYSTEMD|LISTEN|WATCHDOG|MEMORY_PRESSURE)_\w+|(RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
+)
 _VARZ = ("server_name", "server_id", "version", "start", "config_load_time", "config_digest", "connect_urls")
 
 
 def discover(config: str, run_command: RunCommand) -> dict[str, Any]:
-    """Return the result documented in nats_server_discovery_info. `config`: the configuration file that selects a
+    """Return C(adoption) as documented by nats_server_host_info. `config`: the configuration file that selects a
     server; empty if only one server is running."""
     meant = read_servers(config)
     own = [one for one in meant if not one.contained]
@@ -106,6 +110,12 @@ def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, A
         "environment": own_environment(parse_environment(pid), read),
         "enabled": values.get("UnitFileState") == "enabled",
     }
+
+
+def own_environment(environment: Mapping[str, str], read: Sequence[str]) -> dict[str, str]:
+    """Return the variables that a unit adds to the environment of its process, except those `read` by the
+    configuration, whose values are in the inventory."""
+    return {name: value for name, value in environment.items() if name not in read and not _OF_SYSTEMD.fullmatch(name)}
 
 
 def _varz(loaded: LoadedConfig) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 from urllib.parse import urlsplit
@@ -27,18 +28,31 @@ _CONNECT_TIMEOUT = 4.0
 #: The type of `AnsibleModule.run_command`.
 RunCommand = Callable[..., "tuple[int, str, str]"]
 
+
+@dataclass(frozen=True)
+class HostCommands:
+    """The methods of an AnsibleModule that readers call. `run`: its `run_command`; `default_context`: its
+    `selinux_default_context`."""
+
+    run: RunCommand
+    default_context: Callable[[str], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class ObservedServer:
+    """A host's server, as several subsets need it. `unit`: empty if systemd does not run the server; `properties`: those
+    of the unit. `process`: the result of `read_process`. `mark`: the maintenance mark."""
+
+    unit: str
+    properties: Mapping[str, str]
+    process: Mapping[str, Any]
+    mark: Mapping[str, Any] | None
+
+
 _SECTION = re.compile(r"\[(\w+)\]")
 _OPTION = re.compile(r"([A-Z]\w*)\s*=\s*(.*)")
 
-#: The options that identify the server, and the files that it read when it started.
-PROCESS_SPEC: dict[str, dict[str, Any]] = {
-    "config": {"type": "path", "required": True},
-    "unit": {"type": "str"},
-    "files": {"type": "list", "elements": "path", "default": []},
-    "maintenance": {"type": "path"},
-}
-
-#: The values for a server that is not running, as documented by nats_server_process_info.
+#: The values for a server that is not running, as documented by nats_server_host_info.
 NO_PROCESS: Mapping[str, Any] = {
     "running": False,
     "pid": 0,
@@ -152,7 +166,7 @@ def read_process(
     ports: Sequence[int] = (),
     timeout: float = 0,
 ) -> dict[str, Any]:
-    """Return the state of the process, as documented by nats_server_process_info. `properties`: the properties of its
+    """Return the state of the process, as documented by nats_server_host_info. `properties`: the properties of its
     unit."""
     server, listening = wait(config, ports, timeout)
     host_values = {

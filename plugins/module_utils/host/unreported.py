@@ -22,7 +22,7 @@ _OPEN_FILES = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 
 def unreported(config: str, run_command: RunCommand) -> tuple[dict[str, Any] | None, str]:
-    """Return C(host) and C(problem) as documented in nats_server_unreported_info. `config`: selects a server by its
+    """Return C(host) and C(problem) as documented by nats_server_host_info. `config`: selects a server by its
     file; empty if only one server is running."""
     found = read_servers(config)
     outside = [one for one in found if not one.contained]

@@ -61,17 +61,18 @@ class RescueHost:
 
 def host_state(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a host for the option `hosts` of the module nats_rescue. `found`: the result of the module
-    nats_store_info, which may have failed."""
+    nats_server_host_info with the subset `rescue`, which may have failed."""
     reached = not found.get("unreachable")
-    failed = reached and "streams" not in found
+    state = found.get("rescue") or {}
+    failed = reached and not state
     return {
         "reached": reached,
-        "running": bool(found.get("running")),
-        "fenced": str(found.get("fenced") or ""),
+        "running": bool(state.get("running")),
+        "fenced": str(state.get("fenced") or ""),
         "failure": str(found.get("msg") or "the module that reads it ended without a message") if failed else "",
-        "streams": list(found.get("streams") or ()),
-        "copied": bool(found.get("copied")),
-        "aside": bool(found.get("aside")),
+        "streams": list(state.get("streams") or ()),
+        "copied": bool(state.get("copied")),
+        "aside": bool(state.get("aside")),
     }
 
 

@@ -157,33 +157,34 @@ STATES = {
 FINDINGS = ("overdue", "running", "stopped", "unknown")
 
 
-def host_state(process: Mapping[str, Any], now: float) -> str:
-    """Return the state of a host, one of STATES. `process`: `running` (None if unknown) and `maintenance` (a record or
-    None)."""
-    if process.get("running") is None:
+def host_state(found: Mapping[str, Any], now: float) -> str:
+    """Return the state of a host, one of STATES. `found`: `process`, which is missing if it could not be read, and
+    `maintenance` (a mark or None)."""
+    if not found.get("process"):
         return "unknown"
-    if not process.get("maintenance"):
-        return "in_service" if process["running"] else "stopped"
-    if process["running"]:
+    running, mark = found["process"]["running"], found.get("maintenance")
+    if not mark:
+        return "in_service" if running else "stopped"
+    if running:
         return "running"
-    return "overdue" if parse_mark(process["maintenance"]).overdue(now) else "in_maintenance"
+    return "overdue" if parse_mark(mark).overdue(now) else "in_maintenance"
 
 
 def status(
-    processes: Mapping[str, Mapping[str, Any]],
+    hosts: Mapping[str, Mapping[str, Any]],
     server_names: Mapping[str, str],
     now: float,
     locks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the state of each host, the states as a table for operators, and the hosts that need attention.
 
-    `processes`: host → its data, see `host_state`. `server_names`: host → the name of its server. `locks`: the
-    operations that hold the lock, as text."""
+    `hosts`: host → the result of nats_server_host_info, see `host_state`. `server_names`: host → the name of its
+    server. `locks`: the operations that hold the lock, as text."""
     rows: list[dict[str, Any]] = []
     cells = []
-    for host, process in processes.items():
-        state, name = host_state(process, now), server_names.get(host, host)
-        mark = parse_mark(process["maintenance"], name) if process.get("maintenance") else None
+    for host, found in hosts.items():
+        state, name = host_state(found, now), server_names.get(host, host)
+        mark = parse_mark(found["maintenance"], name) if found.get("maintenance") else None
         rows.append(
             {"host": host, "server_name": name, "state": state, "maintenance": mark.as_dict() if mark else None}
         )
@@ -193,5 +194,5 @@ def status(
     columns = ("Host", "Server", "State", "Since", "Until", "By", "Reason")
     # Hosts out of service are listed first, because they matter most.
     worst = {place for place, row in enumerate(rows) if row["state"] != "in_service"}
-    found = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
-    return {"hosts": rows, "findings": findings, "locks": list(locks), **(found + listing(locks)).as_dict()}
+    page = table_page("Maintenance", columns, cells, worst=worst) + listing(findings, what="finding")
+    return {"hosts": rows, "findings": findings, "locks": list(locks), **(page + listing(locks)).as_dict()}

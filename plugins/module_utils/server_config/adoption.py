@@ -80,8 +80,8 @@ class Adoption:
 def adopt(found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> Adoption:
     """Return the inventory of a cluster.
 
-    `found`: host → the result of nats_server_discovery_info. `addresses`: host → the address at which the other hosts
-    reach it."""
+    `found`: host → C(adoption) of nats_server_host_info. `addresses`: host → the address at which the other hosts reach
+    it."""
     refusals = [text for host, one in found.items() for text in (f"{host}: {why}" for why in _host_refusals(one))]
     refusals += _cluster_refusals({host: one for host, one in found.items() if one.get("config")})
     if refusals:

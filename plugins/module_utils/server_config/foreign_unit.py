@@ -48,11 +48,6 @@ _CARRIED = re.compile(
     # Logs
     r"|StandardOutput|StandardError|Syslog\w+|Log(Level|RateLimit|Namespace|ExtraFields)\w*"
 )
-#: Environment variables that systemd sets itself.
-_OF_SYSTEMD = re.compile(
-    r"LANG|LANGUAGE|PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|INVOCATION_ID|JOURNAL_STREAM|MAINPID|NOTIFY_SOCKET|MANAGERPID\w*"
-    r"|(LC|SYSTEMD|LISTEN|WATCHDOG|MEMORY_PRESSURE)_\w+|(RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
-)
 #: The default of nats_server_service_limit_nofile.
 FILES = 800000
 
@@ -101,12 +96,6 @@ def _effective(settings: Sequence[Mapping[str, str]]) -> list[tuple[str, str, li
         key = (one["section"], one["option"])
         found[key] = [*found.get(key, []), one["value"]] if one["value"] else []
     return [(section, option, values) for (section, option), values in found.items() if values]
-
-
-def own_environment(environment: Mapping[str, str], read: Sequence[str]) -> dict[str, str]:
-    """Return the variables that a unit adds to the environment of its process, except those `read` by the
-    configuration, whose values are in the inventory."""
-    return {name: value for name, value in environment.items() if name not in read and not _OF_SYSTEMD.fullmatch(name)}
 
 
 def may_be_secret(name: str) -> bool:

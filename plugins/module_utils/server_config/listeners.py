@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The addresses on which a server listens, from its structured configuration. Pure."""
+"""The addresses on which a server listens, from its structured configuration, and the ports of other servers to which
+it connects. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 DEFAULT_PORTS = {"client": 4222, "cluster": 6222, "gateway": 7222, "leafnodes": 7422, "websocket": 8080, "mqtt": 1883}
@@ -71,3 +73,21 @@ def monitor_url(config: dict[str, Any]) -> str:
             host = f"[{host}]" if ":" in host else host
             return f"{key.partition('_')[0]}://{host}:{port}" + (f"/{base}" if base else "")
     return ""
+
+
+def peer_ports(servers: Sequence[Mapping[str, Any]], own: str) -> list[dict[str, Any]]:
+    """Return the ports of the other servers to which the server `own` connects, each with `server_name`, `listener`,
+    `host` and `port`: the routes of its cluster, and the gateways of the other clusters. `servers`: as
+    `topology.members` returns them; the result is empty if `own` is not among them."""
+    home = next((server["cluster"] for server in servers if server["server_name"] == own), None)
+    found = []
+    for server in servers:
+        if home is not None and server["server_name"] != own:
+            listener, address, port = (
+                ("cluster", "route_address", "cluster_port")
+                if server["cluster"] == home
+                else ("gateway", "gateway_address", "gateway_port")
+            )
+            ends = {"host": str(server[address]), "port": int(server[port])}
+            found.append({"server_name": server["server_name"], "listener": listener, **ends})
+    return found

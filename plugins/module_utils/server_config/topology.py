@@ -296,24 +296,6 @@ def _require_same(member: Mapping[str, Any], seen: Mapping[str, Any]) -> None:
             )
 
 
-def peer_ports(servers: Sequence[Mapping[str, Any]], own: str) -> list[dict[str, Any]]:
-    """Return the ports of the other servers to which the server `own` connects, each with `server_name`, `listener`,
-    `host` and `port`: the routes of its cluster, and the gateways of the other clusters. `servers`: as `members`
-    returns them; the result is empty if `own` is not among them."""
-    home = next((server["cluster"] for server in servers if server["server_name"] == own), None)
-    found = []
-    for server in servers:
-        if home is not None and server["server_name"] != own:
-            listener, address, port = (
-                ("cluster", "route_address", "cluster_port")
-                if server["cluster"] == home
-                else ("gateway", "gateway_address", "gateway_port")
-            )
-            ends = {"host": str(server[address]), "port": int(server[port])}
-            found.append({"server_name": server["server_name"], "listener": listener, **ends})
-    return found
-
-
 def routes(
     members: list[dict[str, Any]],
     style: str = "all",

@@ -95,8 +95,8 @@ _LARGEST_ARTIFACT = 512 << 20
 class CaptureOptions:
     """The requested content of a snapshot, and its destination. `deadline`: seconds after which no further request is
     sent. `logs`: a folder with one file of log lines for each server, named after the server. `backups`: the directory
-    of backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: results of nats_server_unreported_info,
-    each with its `server`. `drift`: the file of assets_drift."""
+    of backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: host data that no server reports
+    (`unreported` of nats_server_host_info), each with its `server`. `drift`: the file of assets_drift."""
 
     lake: Path
     fleet: str

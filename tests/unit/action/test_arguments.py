@@ -34,6 +34,10 @@ def run(kind: Any, **arguments: Any) -> dict[str, Any]:
     return result
 
 
+def read_host(subset: Any, **arguments: Any) -> dict[str, Any]:
+    return run(nats_server_host_info.ActionModule, gather_subset=subset, **arguments)
+
+
 def test_bundle_gets_only_the_secrets_of_the_variables() -> None:
     users = [{"user": "app", "password": "app-pass"}, {"user": "other", "password": "app-pass"}]
     config = {"accounts": {"APP": {"users": users}}, "token": "t0k3n", "server_name": "n1", "url": "nats://n1"}
@@ -45,22 +49,41 @@ def test_bundle_gets_only_the_secrets_of_the_variables() -> None:
 def test_a_file_on_the_controller_has_a_sum_and_none_has_none(tmp_path: Path) -> None:
     file = tmp_path / "archive"
     file.write_bytes(b"nats")
-    found = run(nats_server_host_info.ActionModule, src=str(file))
+    found = read_host(["deployment"], src=str(file))
     assert found["src_sha256"] == hashlib.sha256(b"nats").hexdigest()
     for source in (None, "", str(tmp_path), f"{file}.gone"):
-        assert run(nats_server_host_info.ActionModule, src=source)["src_sha256"] == ""
-    assert run(nats_server_host_info.ActionModule)["src_sha256"] == ""
+        assert read_host(["deployment"], src=source)["src_sha256"] == ""
+    assert read_host(["deployment"])["src_sha256"] == ""
 
 
-def test_a_host_that_was_read_is_not_printed_and_a_failure_is_without_the_rest() -> None:
-    assert run(nats_server_host_info.ActionModule)["_ansible_no_log"]
+@pytest.mark.parametrize(
+    "subset", [["deployment"], "adoption", "rescue, adoption", ("process", "deployment"), ["adoption", "deployment"]]
+)
+def test_result_with_secrets_is_not_printed_and_its_failure_has_only_a_message(subset: Any) -> None:
+    assert read_host(subset, result={"process": {}, "adoption": {}})["_ansible_no_log"]
     for result, message in (
         ({"msg": "no permission", "secrets": "s3cret"}, "no permission"),
         ({"module_stderr": "killed"}, "killed"),
         ({}, nats_server_host_info.NO_MESSAGE),
     ):
-        found = run(nats_server_host_info.ActionModule, result=result)
-        assert found == {"failed": True, "changed": False, "msg": message}
+        assert read_host(subset, result=result) == {"failed": True, "changed": False, "msg": message}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        *(
+            {"gather_subset": [name]}
+            for name in ("process", "rescue", "diagnosis", "unreported", "backup_files", "other")
+        ),
+    ],
+)
+def test_result_without_secrets_is_printed_unchanged(options: dict[str, Any]) -> None:
+    results: tuple[dict[str, Any], ...] = ({"process": {}, "rescue": {}}, {"msg": "no permission"}, {})
+    for result in results:
+        found = run(nats_server_host_info.ActionModule, result=result, **options)
+        assert {name: value for name, value in found.items() if name != "given"} == result
 
 
 def test_files_that_are_as_desired_need_no_module_run(tmp_path: Path) -> None:

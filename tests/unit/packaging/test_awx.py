@@ -48,8 +48,10 @@ ISSUES = CHECKOUT / "roles/nats_server/tasks/tls/issue.yml"
 #: Playbooks that read a variable of a type but do not receive a credential, with the reason.
 WITHOUT = {
     "account": {
+        "diagnose": "only lists the streams of servers that are down; a site adds a credential for that",
         "exporter": "only a message names the variable; the host of the exporter has its own .creds files",
     },
+    "account operators": {"diagnose": "as for the type account"},
     "object storage": {
         "report": "only the table of backups reads S3; a site adds a credential that can only read",
         "snapshot": "as report",

@@ -49,7 +49,7 @@ def test_the_first_module_on_a_host_names_the_version_and_the_remedy(tmp_path: P
     python.write_text(OLD)
     python.chmod(0o755)
     command = [str(Path(sys.executable).with_name("ansible")), "localhost", "-c", "local"]
-    command += ["-m", "natsops.jetstream.nats_server_discovery_info"]
+    command += ["-m", "natsops.jetstream.nats_server_host_info", "-a", "gather_subset=adoption"]
     command += ["-e", json.dumps({"ansible_python_interpreter": str(python)})]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0

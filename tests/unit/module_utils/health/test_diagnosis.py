@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import with_inventory
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis import diagnose, host_evidence
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.diagnosis_page import diagnosis_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.log_kinds import log_kinds
 
@@ -320,3 +320,49 @@ def test_lines_from_before_the_last_start_do_not_count() -> None:
     # For a server that is no longer running, use the log of its last process.
     assert log_kinds(lines) == log_kinds(lines, None) == kinds
     assert log_kinds(lines, 9) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        ({"unreachable": True, "msg": "timed out"}, {"unreachable": True}),
+        ({"failed": True, "msg": "no permission"}, {}),
+        (
+            {"process": {"running": False, "pid": 0, "config_changed": 0.0}, "closed_ports": [], "maintenance": None},
+            {"running": False, "pid": 0, "configured": False, "closed_ports": []},
+        ),
+        (
+            {
+                "process": {"running": True, "pid": 7, "config_changed": 1.5},
+                "closed_ports": [],
+                "maintenance": {"server": "n1"},
+                "diagnosis": {"digest": "sha256:a", "log_lines": [], "disk_percent": 7, "disk_mount": "/nats"},
+            },
+            {
+                "running": True,
+                "pid": 7,
+                "closed_ports": [],
+                "maintenance": {"server": "n1"},
+                "digest": "sha256:a",
+                "log_lines": [],
+                "disk_percent": 7,
+                "disk_mount": "/nats",
+            },
+        ),
+    ],
+)
+def test_unread_part_of_a_host_is_unknown(found: dict[str, Any], state: dict[str, Any]) -> None:
+    unknown = {
+        "server_name": "n1",
+        "unreachable": False,
+        "running": None,
+        "pid": None,
+        "configured": True,
+        "maintenance": None,
+        "closed_ports": None,
+        "digest": "",
+        "log_lines": None,
+        "disk_percent": None,
+        "disk_mount": "",
+    }
+    assert host_evidence("n1", found) == {**unknown, **state}

@@ -22,6 +22,18 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observation
 )
 
 
+def modules_after(imported: str) -> set[str]:
+    """Return the modules that a new Python process has loaded after an import. `imported`: names below `plugins`;
+    `{0}` is the prefix of further names."""
+    plugins = "ansible_collections.natsops.jetstream.plugins."
+    code = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    code += f"import {plugins}{imported.format(plugins)}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(sys.path)], check=True, capture_output=True, text=True
+    )
+    return set(done.stdout.split())
+
+
 def test_options_of_drop_ins_are_read_without_values(tmp_path: Path) -> None:
     one, two = tmp_path / "10-limits.conf", tmp_path / "20-empty.conf"
     one.write_text(
@@ -70,16 +82,26 @@ def test_an_endpoint_that_does_not_answer_as_it_should_is_empty(
 
 
 @pytest.mark.parametrize(
-    "module", ["nats_server_host_info", "nats_host_lock", "nats_server_process", "nats_cluster_health"]
+    "imported",
+    [
+        # The import of nats_server_host_info for a deployment.
+        "modules.nats_server_host_info, {0}module_utils.host.deployment",
+        "modules.nats_host_lock",
+        "modules.nats_server_process",
+        "modules.nats_cluster_health",
+    ],
 )
-def test_a_module_imports_nothing_heavy_that_it_may_not_need(module: str) -> None:
+def test_a_module_imports_nothing_heavy_that_it_may_not_need(imported: str) -> None:
     """Each of these imports took a third of the run time of a module that only reads."""
-    code = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    code += f"import ansible_collections.natsops.jetstream.plugins.modules.{module}; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(sys.path)], check=True, capture_output=True, text=True
-    )
-    assert not {"ansible.module_utils.urls", "cryptography", "nkeys"} & set(done.stdout.split())
+    found = modules_after(imported)
+    assert not {"ansible.module_utils.urls", "cryptography", "nkeys"} & found
+
+
+def test_reading_a_process_imports_no_code_of_other_subsets() -> None:
+    """The import takes longer than the reading, and a deployment reads each process several times."""
+    found = {name.rpartition(".")[2] for name in modules_after("modules.nats_server_host_info") if "natsops" in name}
+    assert "observation" in found
+    assert not {"deployment", "discovery", "own_files", "rescue_host", "schema", "store", "unreported"} & found
 
 
 def test_the_flags_of_the_next_start_are_in_the_file(tmp_path: Path) -> None:

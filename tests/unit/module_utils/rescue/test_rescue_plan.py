@@ -385,9 +385,12 @@ def test_more_named_dead_than_older_servers_count() -> None:
         ({"unreachable": True, "msg": "timed out"}, {"reached": False}),
         ({"failed": True, "msg": "no such file"}, {"failure": "no such file"}),
         ({"failed": True}, {"failure": "the module that reads it ended without a message"}),
-        ({"streams": [], "running": True}, {"running": True}),
-        ({"streams": [{"name": "S"}], "fenced": "masked"}, {"fenced": "masked", "streams": [{"name": "S"}]}),
-        ({"streams": [], "copied": True, "aside": True, "msg": ""}, {"copied": True, "aside": True}),
+        ({"rescue": {"streams": [], "running": True}}, {"running": True}),
+        (
+            {"rescue": {"streams": [{"name": "S"}], "fenced": "masked"}},
+            {"fenced": "masked", "streams": [{"name": "S"}]},
+        ),
+        ({"rescue": {"streams": [], "copied": True, "aside": True}, "msg": ""}, {"copied": True, "aside": True}),
     ],
 )
 def test_only_a_host_that_was_read_or_is_unreachable_has_no_failure(

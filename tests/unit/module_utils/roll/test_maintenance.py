@@ -225,9 +225,9 @@ class TestWhatIsKnown:
     (True, MARK.as_dict(), "running"),
 ])  # fmt: skip
 def test_states_of_a_host(running: bool | None, record: dict[str, Any] | None, state: str) -> None:
-    process = {"running": running, "maintenance": record}
-    assert host_state(process, NOW) == state
-    told = status({"h3": process}, {"h3": "n3"}, NOW)
+    found = {"maintenance": record, **({} if running is None else {"process": {"running": running}})}
+    assert host_state(found, NOW) == state
+    told = status({"h3": found}, {"h3": "n3"}, NOW)
     assert [(row["server_name"], row["state"]) for row in told["hosts"]] == [("n3", state)]
     assert bool(told["findings"]) == (state in {"unknown", "stopped", "overdue", "running"})
     text = "\n".join(told["lines"])

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.listeners import (
     listeners,
     monitor_url,
+    peer_ports,
     split_address,
 )
 
@@ -60,3 +61,21 @@ def test_monitor_url(config: dict[str, Any], url: str) -> None:
 
 
 MEMBERS = [{"host": f"h{n}", "server_name": f"n{n}"} for n in (1, 2, 3)]
+
+
+def test_ports_of_the_other_servers_are_routes_at_home_and_gateways_elsewhere() -> None:
+    def one(name: str, cluster: str) -> dict[str, Any]:
+        ends = {
+            "route_address": f"r-{name}",
+            "cluster_port": 6222,
+            "gateway_address": f"g-{name}",
+            "gateway_port": 7222,
+        }
+        return {"server_name": name, "cluster": cluster, **ends}
+
+    servers = [one("a1", "A"), one("a2", "A"), one("b1", "B")]
+    assert peer_ports(servers, "a1") == [
+        {"server_name": "a2", "listener": "cluster", "host": "r-a2", "port": 6222},
+        {"server_name": "b1", "listener": "gateway", "host": "g-b1", "port": 7222},
+    ]
+    assert peer_ports(servers, "") == []

@@ -13,7 +13,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.to
     gateways,
     leaf_remotes,
     members,
-    peer_ports,
     routes,
     supercluster_hosts,
     topology,
@@ -212,24 +211,6 @@ def test_remote_gets_the_urls_of_all_hub_servers() -> None:
     assert tls == [{"verify": True}, {"verify": False}]
     with pytest.raises(ValueError, match="nats_server_leafnode_hub_group is a group without hosts"):
         leaf_remotes([], [{"account": "A"}])
-
-
-def test_ports_of_the_other_servers_are_routes_at_home_and_gateways_elsewhere() -> None:
-    def one(name: str, cluster: str) -> dict[str, Any]:
-        ends = {
-            "route_address": f"r-{name}",
-            "cluster_port": 6222,
-            "gateway_address": f"g-{name}",
-            "gateway_port": 7222,
-        }
-        return {"server_name": name, "cluster": cluster, **ends}
-
-    servers = [one("a1", "A"), one("a2", "A"), one("b1", "B")]
-    assert peer_ports(servers, "a1") == [
-        {"server_name": "a2", "listener": "cluster", "host": "r-a2", "port": 6222},
-        {"server_name": "b1", "listener": "gateway", "host": "g-b1", "port": 7222},
-    ]
-    assert peer_ports(servers, "") == []
 
 
 def test_monitoring_address_that_other_hosts_cannot_resolve_is_empty() -> None:
