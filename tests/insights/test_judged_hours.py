@@ -96,7 +96,7 @@ def test_critical_failure_is_a_warning_until_the_previous_snapshot_shows_it(
 
 def test_changed_columns_of_hours_require_a_new_format() -> None:
     digest = hashlib.sha256(repr(sorted(KEPT.items())).encode()).hexdigest()[:12]
-    assert (JUDGED_FORMAT, digest) == (5, "e45a206bcc22"), "raise JUDGED_FORMAT, then pin both here"
+    assert (JUDGED_FORMAT, digest) == (6, "e45a206bcc22"), "raise JUDGED_FORMAT, then pin both here"
 
 
 def test_hours_are_evaluated_again_after_changes(
@@ -137,6 +137,8 @@ def test_hours_are_evaluated_again_after_changes(
         assert evaluated_again(stricter, 30) == {0, 1}
         # A snapshot that follows another one in the same hour does not depend on the previous hour.
         assert evaluated_again(stricter, 90) == {1}
+        # An hour stores the passes that may close a finding of an earlier hour.
+        assert evaluated_again(stricter, 45) == {0, 1}
     made.findings(stricter, force=True)
     # If one hour contains hosts, the hosts that other hours lack are not reported for those hours.
     assert {row["text"] for row in made.rows("findings") if row["check"] == "HOST_102"} == {
@@ -147,6 +149,34 @@ def test_hours_are_evaluated_again_after_changes(
     by_hours, last = made.tables(), made.runs()
     made.findings(stricter, force=True)
     assert made.tables() == by_hours and {*made.runs().values()}.isdisjoint(last.values())
+
+
+def test_late_failure_is_closed_by_the_pass_of_a_later_hour(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few_silver_tables(monkeypatch, "servers", "hosts")
+    made = Made(spark, tmp_path / "lake", HOUR.date())
+    only = CheckSettings(skip=frozenset(set(REGISTRY.checks) - {"HOST_103"}))
+
+    def continued(passwords: dict[int, int]) -> set[tuple[str, datetime]]:
+        """Write snapshots this many minutes after the first hour began, run the jobs, and return the findings."""
+        for minutes, number in passwords.items():
+            replies = {**recorded("2.15.1"), "more": {"hosts": {"plaintext_passwords": number}}}
+            write_snapshot(made.path, replies, HOUR + timedelta(minutes=minutes))
+        made.silver()
+        made.findings(only)
+        return {(row["state"], row["since"]) for row in made.rows("findings")}
+
+    def passes() -> set[int]:
+        """Return the hours that store a pass, counted from the first one."""
+        stored = made.lake.read(JUDGED, "passes", day_hours(made.day))
+        return {row["taken"].hour - HOUR.hour for row in stored.select("taken").collect()} if stored else set()
+
+    assert continued({0: 0, 60: 0}) == set() and passes() == set()
+    last = ("open", HOUR.replace(tzinfo=None) + timedelta(hours=2))
+    assert continued({120: 1}) == {last} and passes() == set()
+    # The finding would begin in the first hour if the second hour did not show that it was over.
+    assert continued({30: 1}) == {last} and passes() == {1}
 
 
 def test_a_gap_between_snapshots_may_contain_midnight(

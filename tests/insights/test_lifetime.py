@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.evaluate import RESULTS, summary
-from jetstream_insights.findings.lifetime import findings, reasons
+from jetstream_insights.findings.lifetime import findings, hourly_findings, reasons
 from pyspark.sql import DataFrame, SparkSession
 
 _DAY = datetime(2026, 11, 21)
@@ -203,6 +203,35 @@ def test_a_finding_at_its_threshold_does_not_come_and_go(spark: SparkSession) ->
         "RAISED": ("fixed", "fail", 0, 0),
         "COUNTED": ("fixed", "fail", 0, 0),
     }
+
+
+def test_hour_stores_only_passes_that_may_close_a_finding(spark: SparkSession) -> None:
+    made = results(
+        spark,
+        look(1, "pass", "WELL"),
+        look(1, "fail", "FAILS"),
+        look(1, "pass", "FAILED"),
+        look(2, "pass", "FAILS"),
+        used(2, 14.1, "NEAR"),
+        used(2, 20.0, "CLEAR"),
+    )
+    others = results(spark, look(0, "fail", "FAILED"), *(used(0, 13.9, name) for name in ("NEAR", "CLEAR")))
+    stored = hourly_findings(made, summary(made, REGISTRY), [others])
+    assert sorted((row["stream"], row["taken"], row["value"]) for row in stored["passes"].collect()) == [
+        ("CLEAR", hour(2), None),
+        ("FAILED", hour(1), None),
+        ("FAILS", hour(2), None),
+        ("NEAR", hour(2), 14.1),
+    ]
+    assert {row["stream"] for row in stored["results"].collect()} == {"FAILS"}
+
+
+def test_values_near_the_threshold_before_a_failure_do_not_affect_it(spark: SparkSession) -> None:
+    run = judged_findings(results(spark, used(0, 14.1, "S"), used(1, 13.9, "S")))
+    assert seen(run) == {"S": ("open", "fail", 1, 1)}
+    # The last snapshot of that hour is another one now, so this day never had a failure.
+    again = results(spark, used(0, 14.1, "S"), used(2, 16.0, "S"))
+    assert seen(judged_findings(again, None, run)) == {}
 
 
 def test_finding_at_its_threshold_continues_over_midnight_and_in_the_next_run(spark: SparkSession) -> None:

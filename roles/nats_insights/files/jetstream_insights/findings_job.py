@@ -31,7 +31,15 @@ from jetstream_insights.findings.evaluate import (
     judge_time,
     summary,
 )
-from jetstream_insights.findings.lifetime import HOURLY_COLUMNS, findings, hourly_findings, reasons, with_hours
+from jetstream_insights.findings.lifetime import (
+    HOURLY_COLUMNS,
+    findings,
+    hourly_findings,
+    open_digest,
+    open_failures,
+    reasons,
+    with_hours,
+)
 from jetstream_insights.findings.over_time import KEPT, STORED_TABLES, name_of_hours
 from jetstream_insights.findings.over_time import kept as stored_rows
 from jetstream_insights.findings.registry import CheckSettings, Registry, ThresholdError, settings
@@ -148,13 +156,13 @@ def make_findings(
         else:
             say(f"{day}  findings")
             run = new_run()
-            judged_day = _FindingsDay(lake, day, wanted, hosts, registry)
+            again = known.get("format") == FINDINGS_FORMAT
+            judged_day = _FindingsDay(lake, day, wanted, hosts, registry, last, again)
             # In a small lake, writing the results takes longer than evaluating the checks again.
             kept = not lake.little or any(lake.pointer(JUDGED, hour) for hour in day_hours(day))
             if kept:
                 judged_day.judge_hours(say, force)
-            again = known.get("format") == FINDINGS_FORMAT
-            judged_day.write(run, kept, last, again, retired)
+            judged_day.write(run, kept, retired)
             lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
             published.append(day)
             outcome.made += 1
@@ -212,19 +220,32 @@ def hourly_samples(snapshots: Iterable[tuple[str, int, str, int]]) -> dict[int, 
 
 
 class _FindingsDay:
-    """A day whose findings are made. `hosts`: replaces the rows about hosts in the snapshots."""
+    """A day whose findings are made. `hosts`: replaces the rows about hosts in the snapshots. `last`: the last previous day with
+    findings. `again`: whether an earlier run has made those of the day."""
 
-    def __init__(self, lake: Lake, day: date, wanted: CheckSettings, hosts: Hosts | None, registry: Registry) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        day: date,
+        wanted: CheckSettings,
+        hosts: Hosts | None,
+        registry: Registry,
+        last: date | None,
+        again: bool,
+    ) -> None:
         self._lake, self._day, self._wanted, self._hosts = lake, day, wanted, hosts
         self._registry = registry
+        self._earlier = lake.find_days(LAYER, "findings", [last]) if last else None
+        self._before = lake.find_days(LAYER, "findings", [day]) if again else None
         self._hours = day_hours(day)
         snapshots = silver_rows(lake, "snapshots", self._hours)
         known = snapshots.select("fleet", F.unix_micros("taken"), "snapshot", F.hour("taken"))
         self._samples = hourly_samples(tuple(row) for row in known.collect())
 
     def judge_hours(self, say: Say, force: bool) -> None:
-        """Evaluate the checks on the last snapshots of the hours with other silver rows, thresholds or checks than before. Hours
-        without silver rows keep their results."""
+        """Evaluate the checks on the last snapshots of the hours with other silver rows, thresholds or checks than before, and
+        of all later hours, because an hour stores the passes that may close a finding of an earlier hour. Hours without silver
+        rows keep their results."""
         lake, wanted = self._lake, self._wanted
         checks = enabled_checks(self._registry, wanted, period=False)
         thresholds = [
@@ -232,20 +253,24 @@ class _FindingsDay:
         ]
         # An hour without host rows gets another result if other hours of the day have some.
         any_hosts = self._hosts is None and lake.read("silver", "hosts", self._hours) is not None
-        basis = _hash(checks, thresholds, self._hosts, any_hosts)
+        basis = _hash(checks, thresholds, self._hosts, any_hosts, open_digest(self._earlier))
         runs = {hour.hour: lake.pointer("silver", hour).get("run") for hour in self._hours}
         inputs = {
             hour: [f"{of:02}:{runs[of]}" for of in sorted({hour.hour, *self._samples.get(hour.hour, Samples()).before})]
             for hour in self._hours
             if runs[hour.hour]
         }
-        stale = [
-            hour
-            for hour, input_runs in inputs.items()
-            if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, basis, input_runs)
-        ]
-        if not stale:
+        first_stale = next(
+            (
+                hour
+                for hour, input_runs in inputs.items()
+                if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, basis, input_runs)
+            ),
+            None,
+        )
+        if first_stale is None:
             return
+        stale = [hour for hour in inputs if hour >= first_stale]
         say(f"{self._day}  {len(stale)} hours")
         samples = [self._samples[hour.hour] for hour in stale if hour.hour in self._samples]
         read = {*(hour.hour for hour in stale), *(hour for sample in samples for hour in sample.before)}
@@ -259,17 +284,27 @@ class _FindingsDay:
                     name: stored_rows(name, silver_rows(lake, table, stale), taken)
                     for name, table in STORED_TABLES.items()
                 }
-                for name, frame in (*hourly_findings(results, summary(results, self._registry)).items(), *rows.items()):
+                counted = summary(results, self._registry)
+                rows |= hourly_findings(results, counted, self._closable(stale))
+                for name, frame in rows.items():
                     lake.write(JUDGED, name, run, frame.repartition("taken"))
             except Exception:
                 lake.delete_run(JUDGED, run)
                 raise
-        for hour in stale:
+        # The first hour comes last: until then, the next job evaluates all of these hours again.
+        for hour in reversed(stale):
             lake.repoint(JUDGED, hour, {"format": JUDGED_FORMAT, "run": run, "inputs": inputs[hour], "basis": basis})
 
-    def write(self, run: str, kept: bool, last: date | None, again: bool, retired: Sequence[str]) -> None:
-        """Write the tables of the day. `kept`: whether the results of its hours are stored; `last`: the last previous day with
-        findings; `again`: whether an earlier run has made those of the day; `retired`: fleets whose open findings end."""
+    def _closable(self, evaluated: Sequence[datetime]) -> list[DataFrame]:
+        """Return the rows that passes of the evaluated hours may close: open findings, and the stored results of other hours."""
+        known = self._lake.kept_hours(JUDGED, [hour for hour in self._hours if hour not in evaluated])
+        found = [open_failures(rows) for rows in (self._earlier, self._before) if rows is not None]
+        results = self._lake.read(JUDGED, "results", known)
+        return found if results is None else [*found, results]
+
+    def write(self, run: str, kept: bool, retired: Sequence[str]) -> None:
+        """Write the tables of the day. `kept`: whether the results of its hours are stored; `retired`: fleets whose open findings
+        end."""
         lake, day = self._lake, self._day
         if kept:
             period_tables = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
@@ -285,14 +320,12 @@ class _FindingsDay:
             try:
                 counted = summary(results, self._registry)
                 every, counted = with_hours(results, counted, self._judged() if kept else {})
-                earlier = lake.find_days(LAYER, "findings", [last]) if last else None
+                earlier = self._earlier
                 if earlier is not None and retired:
                     earlier = earlier.where(~F.col("fleet").isin(*retired))
-                before = lake.find_days(LAYER, "findings", [day]) if again else None
                 codes = set(self._registry.checks) - self._wanted.skip
-                found = lake.write_day(
-                    LAYER, "findings", run, day, findings(every, counted, codes, earlier, before).coalesce(1)
-                )
+                made = findings(every, counted, codes, earlier, self._before)
+                found = lake.write_day(LAYER, "findings", run, day, made.coalesce(1))
                 lake.write_day(LAYER, "findings_unknown", run, day, reasons(found).coalesce(1))
                 lake.write_day(LAYER, "findings_summary", run, day, counted.coalesce(1))
             except Exception:

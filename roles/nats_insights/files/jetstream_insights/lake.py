@@ -38,7 +38,7 @@ GOLD_FORMAT = 3
 #: new format.
 FACTS_FORMAT = 6
 FINDINGS_FORMAT = 4
-JUDGED_FORMAT = 5
+JUDGED_FORMAT = 6
 ADVISORIES_FORMAT = 3
 #: The layer of the hourly aggregates for gold. Readers of gold skip it.
 FACTS = "gold/_hours"

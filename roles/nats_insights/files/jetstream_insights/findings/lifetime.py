@@ -9,7 +9,8 @@ close a finding, and neither does one that barely passes: a value that hovers at
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -47,7 +48,7 @@ COLUMNS = {
     "findings_summary": "fleet string, snapshot string, taken timestamp, since timestamp, check string, severity string, "
     "title string, failed bigint, critical bigint, unknown bigint, passed bigint",
 }
-#: The stored columns of an hour. Passes are by far the most frequent results, and need few columns.
+#: The stored columns of an hour. Passes are stored only if they may close a finding, and need few columns.
 HOURLY_COLUMNS = {
     "results": _columns(*RESULTS),
     "passes": _columns("taken", *IDENTITY, "value", "threshold"),
@@ -78,14 +79,11 @@ def findings(
     for others, again in ((earlier, False), (before, True)):
         if others is not None:
             made = F.col("check").isin(*codes)
-            going_on = others.where(made & (F.col("state") == OPEN) & (F.col("result") == FAIL)).drop("state", "unit")
+            going_on = open_failures(others.where(made)).drop("state", "unit")
             bad = bad.unionByName(going_on.withColumn("identity", _identity()).withColumn("again", F.lit(again)))
-    # Passes are by far the most frequent results, and hardly any is about a subject with a finding: a broadcast hash filters them
-    # without a shuffle. Hash collisions find no match in the join below.
-    hashed = F.xxhash64(*IDENTITY).alias("hash")
+    # Hash collisions find no match in the join below.
     passed = (
-        results.where(F.col("result") == PASS)
-        .join(F.broadcast(bad.select(hashed).distinct()), hashed == F.col("hash"), "left_semi")
+        _passes_of(results, [bad])
         .groupBy(_identity().alias("identity"))
         .agg(
             F.max(F.when(~_barely(), F.col("taken"))).alias("passed"),
@@ -93,7 +91,9 @@ def findings(
             F.max_by(F.when(_barely(), F.col("threshold")), F.when(_barely(), F.col("taken"))).alias("barely_of"),
         )
     )
-    held = F.col("barely").isNotNull() & F.col("barely_of").eqNullSafe(F.col("threshold"))
+    held = F.coalesce(F.col("barely") >= F.col("taken"), F.lit(False)) & F.col("barely_of").eqNullSafe(
+        F.col("threshold")
+    )
     last = counted.groupBy("fleet").agg(F.max("taken").alias("last"))
     one_finding = Window.partitionBy("identity")
     lasting = (
@@ -131,11 +131,34 @@ def _unit() -> Column:
     )
 
 
-def hourly_findings(results: DataFrame, counted: DataFrame) -> dict[str, DataFrame]:
-    """Return the stored rows of hours, from results and their summary."""
+def hourly_findings(results: DataFrame, counted: DataFrame, others: Sequence[DataFrame]) -> dict[str, DataFrame]:
+    """Return the stored rows of hours, from results and their summary. `others`: the findings and results that passes of these
+    hours may close, in addition to the results of these hours."""
+    bad = results.where(F.col("result") != PASS)
     near = (F.when(_barely(), F.col(name)).alias(name) for name in ("value", "threshold"))
-    passes = results.where(F.col("result") == PASS).select("taken", *IDENTITY, *near)
-    return {"results": results.where(F.col("result") != PASS), "passes": passes, "summary": counted}
+    passes = _passes_of(results, [bad, *others]).select("taken", *IDENTITY, *near)
+    return {"results": bad, "passes": passes, "summary": counted}
+
+
+def _passes_of(results: DataFrame, bad: Sequence[DataFrame]) -> DataFrame:
+    """Return the passes that have the identity of one of the `bad` rows. Passes are by far the most frequent results, and hardly
+    any has such an identity: a broadcast hash filters them without a shuffle."""
+    hashed = F.xxhash64(*IDENTITY).alias("hash")
+    hashes = reduce(DataFrame.union, (rows.select(hashed) for rows in bad)).distinct()
+    return results.where(F.col("result") == PASS).join(F.broadcast(hashes), hashed == F.col("hash"), "left_semi")
+
+
+def open_failures(found: DataFrame) -> DataFrame:
+    """Return the open findings, without unknown results."""
+    return found.where((F.col("state") == OPEN) & (F.col("result") == FAIL))
+
+
+def open_digest(found: DataFrame | None) -> str:
+    """Return a digest of the identities of the open findings."""
+    if found is None:
+        return ""
+    (row,) = open_failures(found).agg(F.count(F.lit(1)), F.bit_xor(F.xxhash64(*IDENTITY))).collect()
+    return f"{row[0]}:{row[1]}"
 
 
 def with_hours(results: DataFrame, counted: DataFrame, kept: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
