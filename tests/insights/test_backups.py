@@ -29,7 +29,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.captur
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.evaluate import judge
+from jetstream_insights.findings.evaluate import judge, single_results
 from jetstream_insights.findings.period_views import seconds_behind, stream_periods
 from jetstream_insights.findings.registry import CheckSettings, Registry
 from jetstream_insights.gold_job import make_gold
@@ -198,7 +198,8 @@ def test_findings_equal_nats_check_for_the_same_catalogue(spark: SparkSession, t
         path.write_text("".join(json.dumps(row) + "\n" for row in found))
         tables[name] = spark.read.schema(tables[name].schema).json(str(path))
     only = Registry({code: REGISTRY.checks[code] for code in BACKUP_CHECKS})
-    judged = [row for part in judge(tables, [key["snapshot"]], only, CheckSettings()) for row in part.rows.collect()]
+    parts = judge(tables, [key["snapshot"]], only, CheckSettings())
+    judged = [row for part in parts for row in single_results(part.rows).collect()]
 
     given = {"directory": "/d", "age_warn": "26h", "age_critical": "50h", "proof_warn": "90d", "proof_critical": None}
     for name, (_story, status) in STORIES.items():

@@ -22,7 +22,7 @@ from jetstream_insights.fields import Bronze
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.cluster_checks import IN_STEP, LAG, SEEN
 from jetstream_insights.findings.document import page
-from jetstream_insights.findings.evaluate import RESULTS, Part, judge, summary
+from jetstream_insights.findings.evaluate import RESULTS, Part, judge, single_results, summary
 from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import (
     NAMING,
@@ -156,7 +156,7 @@ def judged(
 
 def confirmed(part: Part) -> DataFrame:
     """Return the results, compared with those of the previous snapshot. The findings job compares only grave failures."""
-    return part.confirm(part.rows, part.grave) if part.grave else part.rows
+    return single_results(part.confirm(part.rows, part.grave) if part.grave else part.rows)
 
 
 def results(rows: list[Row], code: str) -> set[Result]:

@@ -29,9 +29,11 @@ from jetstream_insights.findings.evaluate import (
     judge,
     judge_moments,
     judge_time,
+    single_results,
     summary,
 )
 from jetstream_insights.findings.lifetime import (
+    DRAFT_COLUMNS,
     HOURLY_COLUMNS,
     findings,
     hourly_findings,
@@ -334,7 +336,7 @@ class _FindingsDay:
 
     @contextmanager
     def _results(self, run: str, parts: Iterable[Part]) -> Iterator[DataFrame]:
-        """Provide the rows of all parts, confirmed where necessary, until the context ends."""
+        """Provide the results of all parts, confirmed where necessary, until the context ends."""
         lake, judged = self._lake, f"{LAYER}/_judged/run={run}"
 
         def stored(some: Iterable[Part]) -> list[tuple[Part, str]]:
@@ -344,8 +346,8 @@ class _FindingsDay:
             return found
 
         def read(paths: Sequence[str]) -> DataFrame:
-            rows = lake.spark.read.schema(HOURLY_COLUMNS["results"])
-            return rows.parquet(*paths) if paths else lake.nothing(HOURLY_COLUMNS["results"])
+            rows = lake.spark.read.schema(DRAFT_COLUMNS)
+            return rows.parquet(*paths) if paths else lake.nothing(DRAFT_COLUMNS)
 
         try:
             with _settings_of_judging(lake, bool(self._registry.checks.keys() - REGISTRY.checks.keys())):
@@ -358,7 +360,7 @@ class _FindingsDay:
                     else:
                         paths.append(path)
                 paths += [path for _part, path in stored(again)]
-            yield read(paths)
+            yield single_results(read(paths))
         finally:
             lake.files.delete(judged)
 

@@ -23,6 +23,7 @@ from jetstream_insights.findings.over_time import name_of_hours
 from jetstream_insights.findings.registry import (
     CRITICAL,
     FAIL,
+    MARGIN,
     MONITOR_METADATA,
     OWN_METADATA,
     PASS,
@@ -44,12 +45,14 @@ from jetstream_insights.findings.views import MAKE
 
 _MOMENT = ("fleet", "snapshot", "taken", "since")
 RESULTS = (*_MOMENT, "check", "severity", "result", "kind", *SUBJECT, "peer", "value", "threshold", "text", "remedy")
+#: The columns of judged rows, which `single_results` turns into RESULTS.
+JUDGED_ROWS = (*RESULTS, "passed")
 _DURATION = r"^\s*([0-9.]+(ns|us|µs|ms|s|m|h|d|y))+\s*$"
 
 
 @dataclass(frozen=True)
 class Part:
-    """The results of some checks, passes included. `grave`: those among them whose failures depend on the previous snapshot."""
+    """The JUDGED_ROWS of some checks. `grave`: those among them whose failures depend on the previous snapshot."""
 
     rows: DataFrame
     grave: tuple[Check, ...] = ()
@@ -177,7 +180,7 @@ def _confirmed(results: DataFrame, earlier: DataFrame, pairs: DataFrame, checks:
                 **{name: F.when(~(new & twice), F.col(name)) for name in ("peer", "remedy")},
             }
         )
-        .select(*RESULTS)
+        .select(*JUDGED_ROWS)
     )
 
 
@@ -203,6 +206,10 @@ def summary(results: DataFrame, registry: Registry) -> DataFrame:
 
 
 def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings: CheckSettings) -> DataFrame:
+    """Return the results of a view's checks: a row for each failure and unknown result, and one for all passes of a subject, with
+    the codes of their checks in `passed`. Passes are by far the most frequent results. Only a value near its threshold has its
+    own row (lifetime.py). Each call that adds columns analyses the plan of the view again, so few calls do."""
+    steady = {check.code for check in checks if check.steady}
     if not view.overridden:
         # Each column takes time to plan, and constants make the plan smaller.
         checks = [check.with_numbers(settings.thresholds) for check in checks]
@@ -211,16 +218,47 @@ def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings:
         for check in checks
         for threshold in check.thresholds
     }
-    subject = [F.col(name) if name in view.keys else F.lit(None).cast("string").alias(name) for name in SUBJECT]
-    structs = ", ".join(_content(check, view) for check in checks)
     # Spark Connect rejects an empty set of columns.
     known = frame.withColumns(thresholds) if thresholds else frame
-    return (
-        known.withColumns({check.code: F.expr(_result(check, view)) for check in checks})
-        .select(*_MOMENT, F.lit(view.kind).alias("kind"), *subject, F.expr(f"inline(array({structs}))"))
-        .where("result IS NOT NULL")
-        .select(*RESULTS)
+    passes = {check.code: f"`{check.code}` = '{PASS}'" for check in checks}
+    near = {check.code: f"{passes[check.code]} AND {_near(check)}" for check in checks if check.code in steady}
+    shown = (
+        f"CASE WHEN `{check.code}` <> '{PASS}'{f' OR {near[check.code]}' if check.code in near else ''} "
+        f"THEN {_content(check, view)} END"
+        for check in checks
     )
+    passed = ", ".join(
+        f"CASE {f'WHEN {near[code]} THEN NULL ' if code in near else ''}WHEN {condition} THEN '{code}' END"
+        for code, condition in passes.items()
+    )
+    structs = ", ".join([*shown, _PASSES.format(passed=passed)])
+    subject = (name if name in view.keys else f"CAST(NULL AS STRING) AS {name}" for name in SUBJECT)
+    return known.selectExpr("*", *(f"{_result(check, view)} AS `{check.code}`" for check in checks)).selectExpr(
+        *_MOMENT, f"{literal(view.kind)} AS kind", *subject, f"inline(array_compact(array({structs})))"
+    )
+
+
+#: The row of a subject's passes, as SQL.
+_PASSES = (
+    f"named_struct('check', CAST(NULL AS STRING), 'severity', CAST(NULL AS STRING), 'result', '{PASS}', "
+    "'peer', CAST(NULL AS STRING), 'value', CAST(NULL AS DOUBLE), 'threshold', CAST(NULL AS DOUBLE), "
+    "'text', CAST(NULL AS STRING), 'remedy', CAST(NULL AS STRING), 'passed', array_compact(array({passed})))"
+)
+
+
+def single_results(rows: DataFrame) -> DataFrame:
+    """Return a row for each result, passes included."""
+    code = F.explode(F.when(F.col("check").isNull(), F.col("passed")).otherwise(F.array("check"))).alias("check")
+    return rows.select(*(code if name == "check" else name for name in RESULTS))
+
+
+def is_near(value: str, threshold: str) -> str:
+    """Return, as SQL, whether a value is too close to its threshold to end a finding."""
+    return f"coalesce(abs(abs({value}) - {threshold}) < {MARGIN}D * {threshold}, false)"
+
+
+def _near(check: Check) -> str:
+    return is_near(f"CAST({check.sql(check.value)} AS DOUBLE)", f"CAST({check.sql(check.compared_with)} AS DOUBLE)")
 
 
 def _threshold(check: Check, threshold: Threshold, settings: CheckSettings) -> Column:
@@ -239,12 +277,15 @@ def _threshold(check: Check, threshold: Threshold, settings: CheckSettings) -> C
 
 
 def _number(text: Column, threshold: Threshold) -> Column:
-    # Java parses 8d and 8f as the number 8.
-    number = F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
-    if threshold.unit == "s":
-        number = F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text)))
-    # No value exceeds NaN or infinity: the check would always pass.
-    return F.when((number >= 0) & (number < math.inf), number)
+    def parsed(text: Column) -> Column:
+        # Java parses 8d and 8f as the number 8.
+        number = F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
+        return F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text))) if threshold.unit == "s" else number
+
+    # No value exceeds NaN or infinity: the check would always pass. A lambda keeps the plan small: a column would repeat the
+    # number, which has a regular expression for each unit of time.
+    numbers = F.filter(F.transform(F.array(text), parsed), lambda number: (number >= 0) & (number < math.inf))
+    return F.get(numbers, F.lit(0))
 
 
 def _columns(check: Check) -> list[str]:
@@ -263,7 +304,8 @@ def _result(check: Check, view: View) -> str:
     fails = f"({sql(check.fails)})"
     return (
         f"CASE WHEN ({applies}) IS NOT TRUE THEN NULL WHEN ({known or 'true'}) IS NOT TRUE THEN '{UNKNOWN}' "
-        f"WHEN {fails} THEN '{FAIL}' WHEN NOT {fails} THEN '{PASS}' ELSE '{UNKNOWN}' END"
+        # A second condition would be planned and computed again.
+        f"ELSE coalesce(elt(2 - CAST({fails} AS INT), '{FAIL}', '{PASS}'), '{UNKNOWN}') END"
     )
 
 
@@ -284,7 +326,7 @@ def _content(check: Check, view: View) -> str:
         f"'value', CAST({sql(check.value)} AS DOUBLE), 'threshold', CAST({against} AS DOUBLE), "
         f"'text', CASE {result} WHEN '{UNKNOWN}' THEN {_why_unknown(check, columns)} "
         f"WHEN '{FAIL}' THEN {sql(text_sql(check.text))} END, "
-        f"'remedy', CASE WHEN {result} = '{FAIL}' THEN {remedy} END)"
+        f"'remedy', CASE WHEN {result} = '{FAIL}' THEN {remedy} END, 'passed', CAST(NULL AS ARRAY<STRING>))"
     )
 
 
@@ -329,6 +371,7 @@ def _unknown(frame: DataFrame, kind: Column, text: Column, server: Column | None
         number.alias("threshold"),
         text.alias("text"),
         none.alias("remedy"),
+        F.lit(None).cast("array<string>").alias("passed"),
     )
 
 

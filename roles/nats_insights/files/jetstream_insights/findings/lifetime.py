@@ -16,13 +16,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jetstream_insights.findings import REGISTRY
-from jetstream_insights.findings.evaluate import RESULTS
-from jetstream_insights.findings.registry import FAIL, MARGIN, PASS, UNKNOWN
+from jetstream_insights.findings.evaluate import JUDGED_ROWS, RESULTS, is_near
+from jetstream_insights.findings.registry import FAIL, PASS, UNKNOWN
 from jetstream_insights.findings.subjects import SUBJECT
 from jetstream_insights.keys import CLUSTER
 
 OPEN, FIXED = "open", "fixed"
-_NO_TEXTS = {"since": "timestamp", "taken": "timestamp", "value": "double", "threshold": "double"}
+_NO_TEXTS = {
+    **dict.fromkeys(("since", "taken"), "timestamp"),
+    **dict.fromkeys(("value", "threshold"), "double"),
+    "passed": "array<string>",
+}
 #: The columns that identify a finding.
 IDENTITY = ("fleet", "check", "kind", *SUBJECT)
 
@@ -48,6 +52,8 @@ COLUMNS = {
     "findings_summary": "fleet string, snapshot string, taken timestamp, since timestamp, check string, severity string, "
     "title string, failed bigint, critical bigint, unknown bigint, passed bigint",
 }
+#: The columns of the rows that only the running job reads.
+DRAFT_COLUMNS = _columns(*JUDGED_ROWS)
 #: The stored columns of an hour. Passes are stored only if they may close a finding, and need few columns.
 HOURLY_COLUMNS = {
     "results": _columns(*RESULTS),
@@ -192,8 +198,7 @@ def reasons(found: DataFrame) -> DataFrame:
 
 def _barely() -> Column:
     """Return whether a passing value is too close to its threshold to end a finding."""
-    near = F.abs(F.abs("value") - F.col("threshold")) < MARGIN * F.col("threshold")
-    return F.coalesce(F.col("check").isin(_STEADY) & near, F.lit(False))
+    return F.coalesce(F.col("check").isin(_STEADY) & F.expr(is_near("value", "threshold")), F.lit(False))
 
 
 def _identity() -> Column:

@@ -47,24 +47,17 @@ def unix_hours() -> Column:
 
 def named_servers(servers: DataFrame) -> DataFrame:
     """Return the servers with their zone tag, whether JetStream is running, and their version as a number."""
-    zone = F.expr(
+    zone = (
         "CASE WHEN js_unique_tag <> '' THEN "
         "try_element_at(filter(tags, tag -> startswith(lower(tag), lower(js_unique_tag))), 1) END"
     )
-    number = F.expr("regexp_extract_all(version, '(\\\\d+)', 1)")
-    return (
-        servers.withColumn(
-            "js_on", F.expr("CASE WHEN jsz_reported THEN NOT coalesce(js_disabled, false) ELSE jetstream END")
-        )
-        .withColumn("zone", zone)
-        .withColumn(
-            "version_number",
-            F.aggregate(
-                F.transform(F.slice(number, 1, 3), lambda part: part.cast("bigint")),
-                F.lit(0).cast("bigint"),
-                lambda total, part: total * 1000 + part,
-            ),
-        )
+    number = "regexp_extract_all(version, '(\\\\d+)', 1)"
+    return servers.selectExpr(
+        "*",
+        "CASE WHEN jsz_reported THEN NOT coalesce(js_disabled, false) ELSE jetstream END AS js_on",
+        f"{zone} AS zone",
+        f"aggregate(transform(slice({number}, 1, 3), part -> CAST(part AS BIGINT)), 0L, "
+        "(total, part) -> total * 1000 + part) AS version_number",
     )
 
 
