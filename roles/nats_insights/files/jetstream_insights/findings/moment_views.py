@@ -351,9 +351,14 @@ def _levels() -> tuple[Column, ...]:
     return (
         F.max(needed).alias("needed_level"),
         F.min("js_api_level").alias("least_level"),
-        F.min_by("server", "js_api_level").alias("oldest"),
+        _server_with_least("js_api_level").alias("oldest"),
         F.count("js_api_level").alias("levels"),
     )
+
+
+def _server_with_least(name: str) -> Column:
+    """Return the server with the least value; of several, the first by name, so that each run returns the same."""
+    return F.min(F.when(F.col(name).isNotNull(), F.struct(name, "server")))["server"]
 
 
 def _apart() -> Column:
@@ -372,7 +377,7 @@ def _copies(*names: str) -> tuple[Column, ...]:
         F.size(F.collect_set("server")).alias("copies"),
         *(F.max(name).alias(f"most_{name}") for name in names),
         *(F.min(name).alias(f"least_{name}") for name in names),
-        *(F.min_by("server", name).alias(f"behind_{name}") for name in names),
+        *(_server_with_least(name).alias(f"behind_{name}") for name in names),
     )
 
 
