@@ -25,9 +25,10 @@ from typing import Any
 
 import pyrage
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils import object_storage
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup import s3_store
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.s3_store import S3Options
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.object_storage import S3Bucket, S3Options
 from ansible_collections.natsops.jetstream.plugins.module_utils.waiting import wait_until
 from support.backup_site import Accounts, Run, some_messages
 from support.module_runs import form, run_in_process
@@ -300,7 +301,7 @@ class _Web(http.server.BaseHTTPRequestHandler):
 
 
 def test_an_address_of_something_else(accounts: InStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_store, "_FIRST_SECONDS", 0.5)
+    monkeypatch.setattr(object_storage, "_FIRST_SECONDS", 0.5)
     with http.server.HTTPServer(("127.0.0.1", 0), _Web) as web:
         threading.Thread(target=web.serve_forever, daemon=True).start()
         options = {**accounts.storage.options, "endpoint_url": f"http://127.0.0.1:{web.server_port}"}
@@ -355,7 +356,7 @@ def test_answers_that_are_not_those_of_s3(accounts: InStorage, status: int, body
 
 def test_a_storage_that_leaves_out_the_etag(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage omits the ETag in responses about an object, and about the lock of another run."""
-    call = s3_store._Bucket.call
+    call = S3Bucket.call
 
     def without(self: Any, method: str, **arguments: Any) -> Any:
         answer = call(self, method, **arguments)
@@ -366,7 +367,7 @@ def test_a_storage_that_leaves_out_the_etag(storage: ObjectStorage, monkeypatch:
     storage.write("nats/catalogue.json", b"{}")
     store = s3_store.s3_store(PLACE, S3Options(**storage.options))
     with store.locked():
-        monkeypatch.setattr(s3_store._Bucket, "call", without)
+        monkeypatch.setattr(S3Bucket, "call", without)
         for read in (lambda: store.open("catalogue.json"), store.locked):
             with pytest.raises(NatsFailure, match=r"does not answer like S3: .* ETag") as caught, read():
                 pass
@@ -516,14 +517,14 @@ def test_a_lock_where_conditions_are_unknown(
     storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, code: str | None
 ) -> None:
     """Some servers ignore conditional requests, others reject them."""
-    put = s3_store._Lock._put
+    put = S3Bucket.put
 
-    def without(self: Any, **condition: str) -> None:
+    def without(self: S3Bucket, key: str, data: bytes, **condition: str) -> Any:
         if condition and code:
             raise NatsFailure(code, "A header you provided implies functionality that is not implemented")
-        put(self)
+        return put(self, key, data)
 
-    monkeypatch.setattr(s3_store._Lock, "_put", without)
+    monkeypatch.setattr(S3Bucket, "put", without)
     store = s3_store.s3_store(PLACE, S3Options(**storage.options))
     with store.locked(), pytest.raises(NatsFailure, match="another run is writing to") as caught, store.locked():
         pass

@@ -1,38 +1,31 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Backups in S3-compatible object storage, accessed with boto3, which is imported only when used.
+"""Backups in S3-compatible object storage.
 
 An object exists only when it is complete, and `backup.json` is written last: a folder without this file is not a
 backup. The next run removes the remains of a killed run: incomplete uploads and such folders."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import io
 import os
 import socket
 import threading
-import traceback
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, BinaryIO, Callable, Optional, TypeVar, cast
+from typing import Any, BinaryIO, cast
 
-from ..nats.failures import MissingLibrary, NatsFailure
-from ..screen import printable
+from ..nats.failures import NatsFailure
+from ..object_storage import RETRIES, SCHEME, S3Bucket, S3Options, bucket_and_prefix
 from .encryption import NO_KEYS, Keys
 from .manifest import FILE
 from .store import BackupStore, Staging, another_run, backup_name, name_part, utc_now
 
-T = TypeVar("T")
-
-SCHEME = "s3://"
 #: Minimum size of a part of an upload, and the number of parts after which the size grows: the maximum of 10,000 parts
 #: is enough for 440 GB.
 PART, _GROWS_EVERY = 8 << 20, 1000
@@ -47,174 +40,19 @@ _SLOWEST = 256 << 10
 LOCK_SECONDS = 300.0
 _RENEWALS = 5
 _LEFT_BEHIND = timedelta(days=1)
-_RETRIES = 4
-#: Seconds without a byte of a response: until the endpoint has responded for the first time, and afterwards, when it
-#: may be assembling parts.
-_FIRST_SECONDS, _SECONDS = 10.0, 60.0
 _PIECE = 1 << 20
-
-_NOT_FOUND = ("404", "NoSuchKey", "NoSuchUpload", "NotFound")
-_NO_BUCKET = ("NoSuchBucket", "InvalidBucketName")
-_LOST_RACE = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
-_UNKNOWN_HEADER = ("NotImplemented", "501")
-
-
-@dataclass(frozen=True)
-class S3Options:
-    """How the object storage is reached. If `access_key` and `secret_key` are not set, boto3 finds the credentials: in
-    the environment, in ~/.aws, or from the host's role."""
-
-    endpoint_url: Optional[str] = None
-    region: Optional[str] = None
-    access_key: Optional[str] = None
-    secret_key: Optional[str] = field(default=None, repr=False)
-    session_token: Optional[str] = field(default=None, repr=False)
-    ca_file: Optional[str] = None
-    addressing_style: str = "auto"
 
 
 def s3_store(url: str, options: S3Options, keys: Keys = NO_KEYS) -> S3Store:
     """Return the store `s3://BUCKET/PREFIX`. Raises NatsFailure invalid_option, MissingLibrary."""
-    bucket, _slash, prefix = url[len(SCHEME) :].partition("/")
-    if not bucket:
-        raise NatsFailure("invalid_option", f"{url}: the bucket is missing: write s3://BUCKET or s3://BUCKET/PREFIX")
-    prefix = prefix.strip("/")
-    return S3Store(_Bucket(bucket, options), f"{prefix}/" if prefix else "", keys)
-
-
-class _Answer(dict[str, Any]):
-    """A response that must contain the members that S3 returns."""
-
-    def __init__(self, found: Mapping[str, Any], where: str) -> None:
-        super().__init__(found)
-        self._where = where
-
-    def __missing__(self, key: str) -> Any:
-        reason = (
-            f"{self._where} does not answer like S3: the reply has no {key}. It may be the address of another service "
-            "or a proxy"
-        )
-        raise NatsFailure("bad_reply", f"s3.endpoint_url: {reason}")
-
-
-class _Bucket:
-    """One bucket. Its errors are converted to messages. Its calls are those of boto3's client, without `Bucket`."""
-
-    def __init__(self, name: str, options: S3Options) -> None:
-        try:
-            import boto3
-            import botocore.config
-            import botocore.exceptions
-        except ImportError as error:
-            raise MissingLibrary("boto3", traceback.format_exc()) from error
-        self.name = name
-        self.errors = botocore.exceptions
-        self.where = options.endpoint_url or "AWS"
-        try:
-            session = boto3.session.Session(
-                options.access_key, options.secret_key, options.session_token, options.region or None
-            )
-
-            def client(seconds: float, attempts: int) -> Any:
-                return session.client(
-                    "s3",
-                    endpoint_url=options.endpoint_url or None,
-                    # A server that has no regions accepts any region.
-                    region_name=session.region_name or "us-east-1",
-                    verify=options.ca_file or None,
-                    config=botocore.config.Config(
-                        connect_timeout=_FIRST_SECONDS,
-                        read_timeout=seconds,
-                        retries={"mode": "standard", "total_max_attempts": attempts},
-                        max_pool_connections=8,
-                        s3={"addressing_style": options.addressing_style},
-                        # Many servers do not support the newer checksums. Uploads have the older MD5, and are read back
-                        # in any case.
-                        request_checksum_calculation="when_required",
-                        response_checksum_validation="when_required",
-                    ),
-                )
-
-            self._first, self._client = client(_FIRST_SECONDS, 2), client(_SECONDS, _RETRIES)
-        except (botocore.exceptions.BotoCoreError, ValueError) as error:
-            raise NatsFailure("invalid_option", f"s3: {error}") from error
-
-    @property
-    def client(self) -> Any:
-        """Return boto3's client, with a short timeout until the endpoint has responded once."""
-        return self._first or self._client
-
-    def call(self, method: str, **arguments: Any) -> _Answer:
-        """Return the response to a request. Raises FileNotFoundError, NatsFailure."""
-        what = f"s3://{self.name}/{arguments.get('Key') or arguments.get('Prefix') or ''}"
-        found = self.translated(what, lambda: getattr(self.client, method)(Bucket=self.name, **arguments))
-        return _Answer(found, self.where)
-
-    def put(self, key: str, data: bytes, method: str = "put_object", **arguments: Any) -> _Answer:
-        """Write an object, with the checksum that a bucket with Object Lock requires. Raises NatsFailure."""
-        checksum = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-        return self.call(method, Key=key, Body=data, ContentMD5=checksum, **arguments)
-
-    def entries(self, method: str, key: str, **arguments: Any) -> Iterator[_Answer]:
-        """Yield the entries of a listing, from all of its pages. Raises NatsFailure."""
-        pages = iter(self.client.get_paginator(method).paginate(Bucket=self.name, **arguments))
-        begins: set[tuple[Any, Any]] = set()
-        while True:
-            page = self.translated(f"s3://{self.name}/{arguments.get('Prefix', '')}", lambda: next(pages, None))
-            if page is None:
-                return
-            entries = [_Answer(entry, self.where) for entry in page.get(key, ())]
-            if entries:
-                begin = (entries[0]["Key"], entries[0].get("UploadId"))
-                if begin in begins:
-                    reason = f"its listing of s3://{self.name} never ends: a second page begins with {begin[0]}"
-                    raise NatsFailure("bad_reply", f"{self.where} does not answer as S3 does: {printable(reason)}")
-                begins.add(begin)
-            yield from entries
-
-    def translated(self, what: str, work: Callable[[], T]) -> T:
-        try:
-            found = work()
-            self._first = None
-            return found
-        except self.errors.ClientError as error:
-            self._first = None
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            if code in _NOT_FOUND:
-                raise FileNotFoundError(2, "No such object", what) from error
-            raise self._failure(what, code, status, error) from error
-        except (self.errors.NoCredentialsError, self.errors.PartialCredentialsError) as error:
-            reason = f"{what}: no credentials for it: set `s3.access_key` and `s3.secret_key`, or configure boto3"
-            raise NatsFailure("authorization", reason) from error
-        except self.errors.SSLError as error:
-            raise NatsFailure("tls", f"{what}: {error} (see `s3.ca_file`)") from error
-        except self.errors.BotoCoreError as error:
-            raise NatsFailure("unreachable", f"{what}: no answer from {self.where}: {error}") from error
-        except (ValueError, TypeError, LookupError) as error:
-            # boto3 raises these exceptions for a time or number that it cannot parse.
-            raise NatsFailure("bad_reply", f"{what}: {self.where} does not answer as S3 does: {error}") from error
-
-    def _failure(self, what: str, code: str, status: int | None, error: Exception) -> NatsFailure:
-        if code in _NO_BUCKET:
-            return NatsFailure("invalid_option", f"{what}: {self.where} has no bucket {self.name} ({code}); create it")
-        if code in _LOST_RACE or code in _UNKNOWN_HEADER:
-            return NatsFailure(code, f"{what}: {error}")
-        if code == "RequestTimeTooSkewed":
-            return NatsFailure(
-                "authorization",
-                f"{what}: the clock of this host differs from the one of {self.where}: synchronize it ({error})",
-            )
-        if status in (401, 403):
-            reason = f"{what}: {self.where} rejects the credentials, or they lack permission ({error}); see `s3`"
-            return NatsFailure("authorization", reason)
-        return NatsFailure("write_failed", f"{what}: {error}")
+    bucket, prefix = bucket_and_prefix(url)
+    return S3Store(S3Bucket(bucket, options), prefix, keys)
 
 
 class S3Store(BackupStore):
     """Backups below a prefix of a bucket."""
 
-    def __init__(self, bucket: _Bucket, prefix: str, keys: Keys) -> None:
+    def __init__(self, bucket: S3Bucket, prefix: str, keys: Keys) -> None:
         self._bucket, self._prefix, self.keys = bucket, prefix, keys
 
     def place(self, name: str = "") -> str:
@@ -316,7 +154,7 @@ def header_time(date: str | None) -> datetime | None:
 class _Lock:
     """An object that only one run can create, renewed by a thread. A lock that is no longer renewed was left behind."""
 
-    def __init__(self, bucket: _Bucket, key: str, place: str) -> None:
+    def __init__(self, bucket: S3Bucket, key: str, place: str) -> None:
         self._bucket, self._key, self._place = bucket, key, place
         self._body = f"process {os.getpid()} on {socket.gethostname()} since {utc_now()}, {uuid.uuid4()}\n"
         self._ended = threading.Event()
@@ -330,24 +168,12 @@ class _Lock:
         if holder and age < LOCK_SECONDS:
             left = f"{holder.strip()}; the lock of a killed run expires in {LOCK_SECONDS - age:.0f} s"
             raise another_run(self._place, left)
-        try:
-            try:
-                self._put(**({"IfMatch": tag} if holder else {"IfNoneMatch": "*"}))
-            except NatsFailure as failure:
-                if failure.code not in _UNKNOWN_HEADER:
-                    raise
-                self._put()
-        except NatsFailure as failure:
-            if failure.code in _LOST_RACE:
-                raise another_run(self._place, self._holder()[0].strip()) from failure
-            raise
+        if not self._bucket.replace(self._key, self._body.encode(), tag if holder else ""):
+            raise another_run(self._place, self._holder()[0].strip())
         found = self._holder()[0]
         if found != self._body:
             raise another_run(self._place, found.strip())
         self._thread.start()
-
-    def _put(self, **condition: str) -> None:
-        self._bucket.put(self._key, self._body.encode(), **condition)
 
     def _holder(self) -> tuple[str, float, str]:
         """Return the lock's content, the seconds since its last renewal, and its ETag."""
@@ -365,7 +191,7 @@ class _Lock:
             with contextlib.suppress(NatsFailure, OSError):
                 if self._holder()[0] != self._body:
                     return
-                self._put()
+                self._bucket.put(self._key, self._body.encode())
 
     def release(self) -> None:
         self._ended.set()
@@ -378,7 +204,7 @@ class _Lock:
 class _Object(io.RawIOBase):
     """An object that is read in order; after a lost connection, it is reopened at the same position."""
 
-    def __init__(self, bucket: _Bucket, key: str) -> None:
+    def __init__(self, bucket: S3Bucket, key: str) -> None:
         self._bucket, self._key = bucket, key
         answer = bucket.call("get_object", Key=key)
         self._body, self._size, self._tag = answer["Body"], int(answer["ContentLength"]), answer["ETag"]
@@ -391,7 +217,7 @@ class _Object(io.RawIOBase):
         wanted = min(len(buffer), self._size - self._at)
         if not wanted:
             return 0
-        for attempt in range(_RETRIES):
+        for attempt in range(RETRIES):
             try:
                 data = self._bucket.translated(self._key, lambda: self._body.read(wanted))
                 if data:
@@ -399,7 +225,7 @@ class _Object(io.RawIOBase):
                     self._at += len(data)
                     return len(data)
             except NatsFailure:
-                if attempt + 1 == _RETRIES:
+                if attempt + 1 == RETRIES:
                     raise
             answer = self._bucket.call("get_object", Key=self._key, Range=f"bytes={self._at}-", IfMatch=self._tag)
             self._body = answer["Body"]
@@ -412,7 +238,7 @@ class _Object(io.RawIOBase):
 
 
 class _StagedObjects(Staging):
-    def __init__(self, bucket: _Bucket, prefix: str, folder: str) -> None:
+    def __init__(self, bucket: S3Bucket, prefix: str, folder: str) -> None:
         self._bucket, self._prefix, self.folder = bucket, prefix, folder
         self.published = False
 
@@ -435,7 +261,7 @@ class _StagedObjects(Staging):
 class _Upload:
     """Sends an object in parts while it is being written."""
 
-    def __init__(self, bucket: _Bucket, key: str) -> None:
+    def __init__(self, bucket: S3Bucket, key: str) -> None:
         self._bucket, self._key = bucket, key
         self._buffer = bytearray()
         self._senders = ThreadPoolExecutor(_SENDERS)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..object_storage import SCHEME, S3Options
 from .encryption import Keys, is_secret
-from .s3_store import SCHEME, S3Options, s3_store
+from .s3_store import s3_store
 from .store import BackupStore, DirectoryStore
 
 #: Options for modules that only list a store.
