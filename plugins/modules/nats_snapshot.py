@@ -17,7 +17,8 @@ description:
     writes the replies below C(bronze/) in O(lake). Needs a user of the system account.
   - Replies are written as they arrive, page by page. Passwords, tokens, JWTs and the users of connections are omitted.
     The table C(jwts) has the names, public keys and times of JWTs that expire.
-  - The complete snapshot becomes visible when its manifest is written, so readers never see an interrupted run.
+  - The complete snapshot becomes visible when its manifest is written, so readers never see an interrupted run. For
+    object storage, the snapshot is first written to a temporary directory on the host that runs the module.
   - For each server or endpoint that did not respond, a row records the missing reply, and RV(complete) is false.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -27,7 +28,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode, the module discovers the servers, sends no other requests, and writes nothing.
+      - In check mode, the module checks that object storage can be reached, discovers the servers, sends no other
+        requests, and writes nothing.
   diff_mode:
     support: none
   idempotent:
@@ -38,8 +40,41 @@ options:
   lake:
     description:
       - Directory of the lake on the host that runs the module. The directory is created if it does not exist.
+      - C(s3://BUCKET) or C(s3://BUCKET/PREFIX) stores the lake in object storage; see O(lake_s3). The bucket must exist.
+        Uploads that fail are repeated for at most O(deadline) seconds.
     type: path
     required: true
+  lake_s3:
+    description:
+      - How to reach object storage, if O(lake) is in C(s3://BUCKET/PREFIX). Needs boto3. The user needs permission to
+        list the bucket, and to read and write objects, but not to delete them.
+    type: dict
+    suboptions:
+      endpoint_url:
+        description: Address of a server other than AWS, such as V(https://s3.example.com).
+        type: str
+      region:
+        description: Region of the bucket. Defaults to the region in boto3's configuration, or V(us-east-1).
+        type: str
+      access_key:
+        description: Access key. By default, boto3 takes the credentials from the environment, C(~/.aws), or the host's
+          role.
+        type: str
+      secret_key:
+        description: Secret key that belongs to O(lake_s3.access_key).
+        type: str
+      session_token:
+        description: Session token of temporary credentials.
+        type: str
+      ca_file:
+        description: CA certificates to verify the server's certificate. Defaults to the CA certificates of the system
+          or of boto3.
+        type: path
+      addressing_style:
+        description: Whether the bucket is in the path or in the host name. With V(auto), boto3 determines the style.
+        type: str
+        choices: [auto, path, virtual]
+        default: auto
   fleet:
     description:
       - Name for these servers, such as V(production), which distinguishes them from other servers in the same lake.
@@ -143,6 +178,17 @@ EXAMPLES = r"""
     expected_servers: [n1-c1, n2-c1, n3-c1]
   register: snapshot
 
+- name: Take a snapshot into object storage
+  natsops.jetstream.nats_snapshot:
+    servers: [nats://n1.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
+    lake: s3://insights/production
+    lake_s3:
+      endpoint_url: https://s3.example.com
+      access_key: nats-insights
+      secret_key: "{{ insights_secret_key }}"
+
 - name: Import an archive gathered last week
   natsops.jetstream.nats_snapshot:
     archive: /home/ops/audit-archive-1763400000.zip
@@ -157,7 +203,7 @@ snapshot:
   type: str
   sample: 20261121T184100.123456Z-3f2a9c
 manifest:
-  description: Path of the snapshot's manifest, empty in check mode.
+  description: Path or URL of the snapshot's manifest, empty in check mode.
   returned: success
   type: str
   sample: /var/lib/nats-insights/lake/bronze/manifest/date=2026-11-21/hour=18/20261121T184100.123456Z-3f2a9c.json
@@ -205,7 +251,9 @@ from ..module_utils.backup.target import PLACE_SPEC, requested_store
 from ..module_utils.module import fail, make_module, run_unconnected
 from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
+from ..module_utils.object_storage import SCHEME, S3Options
 from ..module_utils.telemetry.capture import ENDPOINTS, CaptureOptions, collect, import_archive
+from ..module_utils.telemetry.lake_store import LakeStore, requested_lake
 from ..module_utils.telemetry.snapshot import FORMATS, JSON, servers_summary
 from ..module_utils.waiting import positive
 
@@ -216,12 +264,19 @@ _HOST = {
 }
 
 
-def step_results(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def lake_store(module: AnsibleModule, seconds: float) -> LakeStore:
+    """Return the lake. Files are uploaded from the module's temporary directory, which Ansible removes."""
+    place, options = module.params["lake"], module.params["lake_s3"] or {}
+    temporary = module.tmpdir if place.startswith(SCHEME) else None
+    return requested_lake(place, S3Options(**options, option="lake_s3"), seconds, temporary)
+
+
+def step_results(place: str, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return the module's result from the snapshot's manifest."""
     return {
         "changed": True,
         "snapshot": manifest["snapshot"],
-        "manifest": str(path),
+        "manifest": place,
         "complete": manifest["complete"],
         "answered": manifest["servers"],
         "missing": manifest["missing"],
@@ -236,7 +291,7 @@ def preview(client: Client, expected: list[str]) -> dict[str, Any]:
     found = SystemApi(client).discover(expected)
     summary = servers_summary(list(found.servers), found.missing, 0)
     nothing: dict[str, Any] = {"snapshot": "", "failures": [], "quoted_failures": [], "tables": {}}
-    return {**step_results(Path(), {**nothing, **summary}), "manifest": ""}
+    return step_results("", {**nothing, **summary})
 
 
 def refusal(result: dict[str, Any]) -> NatsFailure | None:
@@ -254,13 +309,14 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Ends the module with a failure if data is missing and the options do not allow
     this."""
     params = module.params
-    lake = Path(params["lake"])
+    deadline = positive(params["deadline"], "deadline")
+    lake = lake_store(module, deadline)
     if params["archive"]:
+        lake.require()
         if module.check_mode:
             return {"changed": True}
         result = step_results(*import_archive(Path(params["archive"]), lake, params["fleet"], params["format"]))
     else:
-        deadline = positive(params["deadline"], "deadline")
         logs = Path(params["logs"]) if params["logs"] else None
         if logs is not None and not logs.is_dir():
             raise NatsFailure("invalid_option", f"logs: {logs} is not a directory")
@@ -268,6 +324,7 @@ def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
         asked = (params["endpoints"], params["expected_servers"], deadline)
         drift = Path(params["drift"]) if params["drift"] else None
         wanted = CaptureOptions(lake, params["fleet"], *asked, logs, backups, params["format"], params["hosts"], drift)
+        lake.require()
         with Client(options) as client:
             if module.check_mode:
                 return preview(client, params["expected_servers"])
@@ -282,6 +339,7 @@ def main() -> None:
     module: AnsibleModule = make_module(
         {
             "lake": {"type": "path", "required": True},
+            "lake_s3": PLACE_SPEC["s3"],
             "fleet": {"type": "str", "default": "default"},
             "endpoints": {"type": "list", "elements": "str", "choices": list(ENDPOINTS), "default": list(ENDPOINTS)},
             "expected_servers": {"type": "list", "elements": "str", "default": []},

@@ -257,7 +257,7 @@ def test_full_disk_removes_the_unfinished_snapshot_and_is_reported(tmp_path: Pat
         fill()
     assert refused.value.code == LAKE
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == there
-    assert before in there
+    assert Path(before) in there
 
 
 KILLED = """
@@ -289,7 +289,7 @@ def test_kill_loses_only_the_unfinished_snapshot(tmp_path: Path, form: str) -> N
     left = [path for path in (tmp_path / "bronze").rglob("*") if path.is_file() and "_incoming" not in path.parts]
     named = {file["path"] for table in manifest["tables"].values() for file in table["files"]}
     assert {str(path.relative_to(tmp_path / "bronze")) for path in left if path.suffix != ".json"} == named
-    assert [item for item in left if item.suffix == ".json"] == [path]
+    assert [item for item in left if item.suffix == ".json"] == [Path(path)]
     assert [*(tmp_path / "bronze" / "_incoming").rglob("raftz-0")]  # until `maintain` removes it
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, domains, peer_id
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies import build_cluster, parse_server
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.lake_store import LakeStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     SnapshotLine,
     SnapshotWriter,
@@ -165,7 +166,7 @@ def live_cluster(replies: Mapping[str, Any]) -> Cluster:
 
 
 def write_snapshot(
-    lake: Path,
+    lake: Path | LakeStore,
     replies: Mapping[str, Any],
     started: datetime = HOUR,
     fleet: str = "test",

@@ -29,6 +29,7 @@ from ..nats.system_api import Answer, SystemApi, new_accounts
 from ..nats.times import parse_time
 from ..versions import reported_version
 from . import json_text
+from .lake_store import LakeStore
 from .server_log import log_lines
 from .snapshot import (
     JSON,
@@ -98,7 +99,7 @@ class CaptureOptions:
     of backups with their catalogue. `form`: one of snapshot.FORMATS. `hosts`: host data that no server reports
     (`unreported` of nats_server_host_info), each with its `server`. `drift`: the file of assets_drift."""
 
-    lake: Path
+    lake: Path | LakeStore
     fleet: str
     endpoints: Collection[str]
     expected: Collection[str] = ()
@@ -110,8 +111,8 @@ class CaptureOptions:
     drift: Path | None = None
 
 
-def collect(client: Client, wanted: CaptureOptions) -> tuple[Path, dict[str, Any]]:
-    """Take a snapshot of all servers and return the path and the content of its manifest.
+def collect(client: Client, wanted: CaptureOptions) -> tuple[str, dict[str, Any]]:
+    """Take a snapshot of all servers and return the path or the URL of its manifest, and its content.
 
     A missing reply is recorded as a line with the failure, to distinguish unknown values from absent ones. Raises
     NatsFailure if no server responds, or with code LAKE if the snapshot cannot be written."""
@@ -131,7 +132,7 @@ class _Pass:
         self._backed_up = ""
         self._logins = Logins()
 
-    def run(self) -> tuple[Path, dict[str, Any]]:
+    def run(self) -> tuple[str, dict[str, Any]]:
         started = datetime.now(timezone.utc)
         discovery = self._api.discover(self._wanted.expected)
         servers = list(discovery.servers)
@@ -318,8 +319,8 @@ def _described(server: Server) -> dict[str, Any]:
 # --- archives of `nats audit gather` ------------------------------------------------------------------------------------
 
 
-def import_archive(archive: Path, lake: Path, fleet: str, form: str = JSON) -> tuple[Path, dict[str, Any]]:
-    """Write an archive of `nats audit gather` as a snapshot and return the path and the content of its manifest.
+def import_archive(archive: Path, lake: Path | LakeStore, fleet: str, form: str = JSON) -> tuple[str, dict[str, Any]]:
+    """Write an archive of `nats audit gather` as a snapshot and return the path or the URL of its manifest, and its content.
 
     The name of the snapshot depends on its fleet and the archive's entire content: importing the archive again replaces
     the snapshot, while different content of the same moment, or a different fleet, creates another one. An archive does

@@ -9,14 +9,12 @@ describes the layout; the reader is roles/nats_insights/files/jetstream_insights
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -29,6 +27,7 @@ from ..nats.failures import NatsFailure
 from ..nats.model import Server
 from ..redaction import without_secrets
 from . import json_text
+from .lake_store import LAKE, DirectoryLake, LakeStore
 from .schema import TABLES
 from .snapshot_files import FILE_SIZE, JsonLines, Origin, SnapshotTable, write_durably
 from .typed_columns import TypedTable
@@ -56,9 +55,6 @@ __all__ = [
 #: would misread a newer one.
 JSON, PARQUET = "json", "parquet"
 FORMATS = {JSON: 1, PARQUET: 2}
-
-#: The code of the failure if the lake cannot be written.
-LAKE = "lake"
 
 #: The table with the expiry of the JWTs that VARZ, ACCOUNTZ and CONNZ contain in operator mode.
 JWTS = "jwts"
@@ -195,19 +191,19 @@ def _stream_rows(account: str, streams: json_text.Text) -> Iterator[SnapshotLine
 
 
 class SnapshotWriter:
-    """Writes one snapshot: rows are written to a directory that no reader opens, and everything is moved into place at
-    the end.
+    """Writes one snapshot: rows are written to a local directory that no reader opens, and everything is stored in the
+    lake at the end, the manifest last. `lake`: a directory or a LakeStore; `form`: JSON lines, or typed columns in Parquet.
 
-    The manifest is written last: files without a manifest are ignored. `form`: JSON lines, or typed columns in Parquet.
     Raises NatsFailure with the code LAKE if writing fails, and MissingLibrary if a library for Parquet is not installed."""
 
-    def __init__(self, lake: Path, fleet: str, started: datetime, name: str | None = None, form: str = JSON) -> None:
+    def __init__(
+        self, lake: Path | LakeStore, fleet: str, started: datetime, name: str | None = None, form: str = JSON
+    ) -> None:
         self._form = form
         self.started = started.astimezone(timezone.utc)
         self.name = name or f"{self.started:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
         self.fleet = fleet
-        self._bronze = lake / "bronze"
-        self._incoming = self._bronze / "_incoming" / self.name
+        self._lake = lake if isinstance(lake, LakeStore) else DirectoryLake(lake)
         self._place = f"date={self.started:%Y-%m-%d}/hour={self.started:%H}"
         self._tables: dict[str, SnapshotTable] = {}
         self._quoted: list[dict[str, Any]] = []
@@ -216,7 +212,7 @@ class SnapshotWriter:
 
     def __enter__(self) -> SnapshotWriter:
         with self._disk():
-            self._incoming.mkdir(mode=0o750, parents=True)
+            self._incoming = self._lake.staging(self.name)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -249,19 +245,11 @@ class SnapshotWriter:
     def sequence(self) -> int:
         """Return a number higher than that of each earlier snapshot of this lake: the microseconds since
         1970, or the last number plus one if the clock has been set back. The numbers show the order of the snapshots."""
-        with self._disk(), (self._bronze / "_sequence").open("a+", encoding="ascii") as file:
-            # If this file system has no locks, two snapshots that end at the same time may have the same number.
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            last = file.read()
-            number = max(int(self.started.timestamp() * 1e6), int(last) + 1 if last.isdigit() else 0)
-            file.truncate(0)
-            file.write(str(number))
-        return number
+        with self._disk():
+            return self._lake.next_sequence(int(self.started.timestamp() * 1e6))
 
-    def publish(self, **manifest: Any) -> tuple[Path, dict[str, Any]]:
-        """Move the files into place and write the manifest; return its path and content."""
+    def publish(self, **manifest: Any) -> tuple[str, dict[str, Any]]:
+        """Store the files and then the manifest; return the path or the URL of the manifest, and its content."""
         with self._disk():
             for table in self._tables.values():
                 table.close()
@@ -279,11 +267,11 @@ class SnapshotWriter:
                 "quoted_failures": self._quoted,
                 "tables": tables,
             }
-            path = self._bronze / "manifest" / self._place / f"{self.name}.json"
+            path = f"manifest/{self._place}/{self.name}.json"
             incoming = self._incoming / "manifest.json"
             write_durably(incoming, json.dumps(content, separators=(",", ":")).encode())
-            _move(incoming, path)
-        return path, content
+            self._lake.store(incoming, path)
+        return self._lake.place(path), content
 
     def _new_table(self, name: str) -> SnapshotTable:
         where = (self._incoming, name, f"{name}/{self._place}/{self.name}", self._file_size)
@@ -298,7 +286,7 @@ class SnapshotWriter:
 
     def _publish(self, table: SnapshotTable) -> dict[str, Any]:
         for number, file in enumerate(table.files):
-            _move(table.draft(number), self._bronze / file.path)
+            self._lake.store(table.draft(number), file.path)
         files = [{"path": file.path, "rows": file.rows, "bytes": file.size} for file in table.files]
         unknown = {} if table.unknown is None else {"unknown": table.unknown}
         return {"rows": table.rows, "failures": table.failures, **unknown, "files": files}
@@ -312,13 +300,8 @@ class SnapshotWriter:
             raise self._refused(error) from error
 
     def _refused(self, error: OSError) -> NatsFailure:
-        what = f"cannot write the snapshot below {self._bronze}: {error.strerror or error}"
+        what = f"cannot write the snapshot below {self._lake.local}: {error.strerror or error}"
         return NatsFailure(LAKE, f"{what}. No part of it was published.")
-
-
-def _move(source: Path, target: Path) -> None:
-    target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    os.replace(source, target)
 
 
 def meta_members(jsz: Mapping[str, Any], name: str) -> set[str]:

@@ -5,9 +5,10 @@
 
     python collect.pyz CONFIGURATION
 
-The configuration is JSON: `connection` (options of the module's connection), `lake`, `fleet`, `endpoints`, `expected_servers`,
-`deadline`, `backups` (a directory, empty for none), `drift` (a file, empty for none), `format`. Exit status: 0 complete;
-1 nothing was written; 4 written, but incomplete.
+The configuration is JSON: `connection` (options of the module's connection), `lake` (a directory or s3://BUCKET/PREFIX),
+`lake_s3` (how to reach object storage), `fleet`, `endpoints`, `expected_servers`, `deadline`, `backups` (a directory,
+empty for none), `drift` (a file, empty for none), `format`. Exit status: 0 complete; 1 nothing was written; 4 written, but
+incomplete.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
     MissingLibrary,
     NatsFailure,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.object_storage import S3Options
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.capture import (
     ENDPOINTS,
     CaptureOptions,
     collect,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.lake_store import requested_lake
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import JSON
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 4
@@ -39,8 +42,10 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
     """Take the configured snapshot and return its manifest. Raises NatsFailure."""
     connection = {key: value for key, value in configuration["connection"].items() if value is not None}
     options = ConnectionOptions(**{**connection, "servers": tuple(connection["servers"])})
+    s3 = S3Options(**configuration.get("lake_s3") or {}, option="lake_s3")
+    lake = requested_lake(configuration["lake"], s3, configuration["deadline"])
     wanted = CaptureOptions(
-        Path(configuration["lake"]),
+        lake,
         configuration["fleet"],
         configuration["endpoints"] or list(ENDPOINTS),
         configuration["expected_servers"],
@@ -49,6 +54,7 @@ def take(configuration: dict[str, Any]) -> dict[str, Any]:
         drift=Path(configuration["drift"]) if configuration.get("drift") else None,
         form=configuration.get("format", JSON),
     )
+    lake.require()
     with Client(options) as client:
         return collect(client, wanted)[1]
 
@@ -62,7 +68,9 @@ def main(path: str) -> int:
         print(f"no snapshot: {failure.description}", file=sys.stderr)
         return FAILED
     except MissingLibrary as missing:
-        print(f"no snapshot: the Python library {missing.library} is not installed", file=sys.stderr)
+        print(
+            f"no snapshot: the Python library {missing.library} is not installed: install it with pip", file=sys.stderr
+        )
         return FAILED
     rows = sum(table["rows"] for table in manifest["tables"].values())
     print(

@@ -189,7 +189,7 @@ def test_a_snapshot_appears_with_its_manifest(tmp_path: Path) -> None:
         f"bronze/manifest/{place}/{writer.name}.json",
         f"bronze/varz/{place}/{writer.name}-0.jsonl.gz",
     ]
-    assert json.loads(path.read_text()) == manifest
+    assert json.loads(Path(path).read_text()) == manifest
     assert (manifest["failures"], manifest["quoted_failures"][0]["server"]) == (1, "n2")
     told, silent = lines(tmp_path, manifest, "varz")
     assert (told["snapshot"], told["fleet"], told["server"], told["data"]) == (writer.name, "test", "n1", {"mem": 1})
@@ -214,7 +214,7 @@ def test_files_are_synced_before_their_manifest(tmp_path: Path, monkeypatch: pyt
     files = [tmp_path / "bronze" / file["path"] for table in manifest["tables"].values() for file in table["files"]]
     assert len(files) == 2
     assert sorted(synced[:-1]) == sorted(file.stat().st_ino for file in files)
-    assert synced[-1] == path.stat().st_ino
+    assert synced[-1] == Path(path).stat().st_ino
 
 
 def test_a_snapshot_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
