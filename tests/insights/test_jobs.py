@@ -96,6 +96,9 @@ def test_missing_lake_and_file_system_are_reported(spark: SparkSession, tmp_path
     assert "is not a lake" in capsys.readouterr().err
     assert main(["silver", "--lake", "nosuch://host/lake", "--master", "local[1]"]) == FAILED
     assert "nosuch" in capsys.readouterr().err
+    # This environment does not have Hadoop's connector for object storage.
+    assert main(["silver", "--lake", "s3a://bucket/lake", "--master", "local[1]"]) == FAILED
+    assert "add hadoop-aws to spark.jars.packages, see docs/insights.md" in capsys.readouterr().err
 
 
 def test_jobs_run_in_order_until_one_fails(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:

@@ -46,6 +46,9 @@ from jetstream_insights.silver_job import make_silver
 from jetstream_insights.stream_connection import SourceError
 
 DONE, FAILED, REFUSED, QUARANTINED, FOUND = 0, 1, 2, 3, 4
+_WITHOUT_CONNECTOR = (
+    "Spark lacks Hadoop's connector for object storage: add hadoop-aws to spark.jars.packages, see docs/insights.md"
+)
 #: The jobs that read only the given days.
 DAILY_JOBS = {"silver", "gold", "findings", "report"}
 #: The job that only verifies the options' files, without a lake.
@@ -444,5 +447,8 @@ def reason(error: Exception) -> str:
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".splitlines()[0]
+        line = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".splitlines()[0]
+        # If the session began with a lake on a local disk, Hadoop lacks the settings of this scheme, too.
+        lacks_connector = "S3AFileSystem not found" in line or 'FileSystem for scheme "s3a"' in line
+        return f"{line}. {_WITHOUT_CONNECTOR}" if lacks_connector else line
     return str(error).strip().splitlines()[0]
