@@ -347,14 +347,19 @@ def _unused_of_run(lake: Lake, folder: str, run: str, used: set[str]) -> Iterato
 
 
 def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
-    """Yield bronze files that no manifest names, manifests that a pack has replaced, and days without any manifest."""
+    """Yield bronze files that no manifest names, manifests that a pack has replaced, and days and hours without any
+    manifest."""
     tables = [table for table in lake.files.names("bronze") if table != "manifest" and not table.startswith("_")]
     known = set(lake.days("bronze/manifest"))
+    with_manifests = _hours(lake, "bronze/manifest")
     for table in tables:
         for day in lake.days(f"bronze/{table}"):
             if day not in known and day + timedelta(days=1) <= limit:
                 yield f"bronze/{table}/{place(day.date())}"
-    for hour, name in _hours(lake, "bronze/manifest"):
+            elif day in known:
+                hours = set(_hours_of(lake, f"bronze/{table}", day)).difference(with_manifests)
+                yield from (f"bronze/{table}/{name}" for hour, name in hours if hour + timedelta(hours=1) <= limit)
+    for hour, name in with_manifests:
         if hour + timedelta(hours=1) > limit:
             continue
         manifests = lake.manifest_files(hour)
