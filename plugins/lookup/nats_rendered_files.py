@@ -41,6 +41,16 @@ from ansible.plugins.loader import lookup_loader
 from ansible.plugins.lookup import LookupBase
 
 
+class _ShallowVariables(dict[str, Any]):
+    """Variables that are copied without their values.
+
+    For each file, the lookup `template` copies all variables deeply, the facts of the host included, to add its own.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return dict(self)
+
+
 class LookupModule(LookupBase):
     """Renders templates like the lookup `ansible.builtin.template`."""
 
@@ -49,10 +59,11 @@ class LookupModule(LookupBase):
     ) -> list[dict[str, Any]]:
         """Return the files; see DOCUMENTATION."""
         renderer = lookup_loader.get("template", loader=self._loader, templar=self._templar)
+        known = _ShallowVariables(variables or {})
         return [
             {
                 **{name: value for name, value in term.items() if name != "template"},
-                "content": renderer.run([term["template"]], variables)[0],
+                "content": renderer.run([term["template"]], known)[0],
             }
             for term in terms
         ]
