@@ -176,7 +176,7 @@ def isolated(config: Config) -> dict[str, Any]:
 
 
 def plan_restore(manifest: Manifest, wanted: RestoreChanges, target: Target) -> RestorePlan:
-    """Return the plan of a restore. Raises Refusal, before anything is created, if a server would reject the restore at
+    """Return the plan of a restore. Raises RestoreRefusal, before anything is created, if a server would reject the restore at
     the end or leave it incomplete."""
     config = wanted_config(manifest, wanted)
     name = config["name"]
@@ -441,7 +441,7 @@ def differences(manifest: Manifest, plan: RestorePlan, state: Config, consumers:
 
 
 def require_restored(manifest: Manifest, plan: RestorePlan, info: Config, consumers: Sequence[Config]) -> None:
-    """Raise Refusal unless the existing stream is the result of this restore. The code of the refusal is `unfinished`
+    """Raise RestoreRefusal unless the existing stream is the result of this restore. The code of the refusal is `unfinished`
     if the stream does not contain its backup, as after an interrupted restore; otherwise the code is `exists`."""
     config = without_server_metadata(info["config"])
     ends, saved = info["state"].get("last_seq") or 0, (manifest.contents or manifest.state).get("last_seq") or 0

@@ -130,7 +130,7 @@ def _require_copy(status: StreamStatus) -> None:
 
 
 def require_fence(protected: Protected, origin: SideReading, origin_name: str, wanted: FailoverOptions) -> None:
-    """Raise Refusal unless the origin accepts no messages, as far as that can be checked before anything is changed."""
+    """Raise FailoverRefusal unless the origin accepts no messages, as far as that can be checked before anything is changed."""
     if wanted.fence == DEAD:
         if wanted.dead != origin_name:
             raise FailoverRefusal(
@@ -158,7 +158,7 @@ def require_fence(protected: Protected, origin: SideReading, origin_name: str, w
 
 
 def require_still(before: int, after: int, protected: Protected, seconds: float) -> None:
-    """Raise Refusal if the origin stored messages while it was being watched."""
+    """Raise FailoverRefusal if the origin stored messages while it was being watched."""
     if after != before:
         raise FailoverRefusal(
             "not_fenced",

@@ -311,7 +311,7 @@ class _DrillRun(FailoverRun):
     # --- Comparison ---------------------------------------------------------------------------------------------------
 
     def _require_messages(self, held: Mapping[str, Any]) -> None:
-        """Raise Refusal unless the throw-away copy, up to its last message, has the messages of the site's copy."""
+        """Raise FailoverRefusal unless the throw-away copy, up to its last message, has the messages of the site's copy."""
         last = held["last_seq"] if self._mirrors or not held["messages"] else self._source(held["last_seq"])
         wrong = miscounted(held["messages"], self._counted(last)) or self._differing(held)
         if wrong:
@@ -378,7 +378,7 @@ class _DrillRun(FailoverRun):
         return len(wanted)
 
     def _require_served(self, held: Mapping[str, Any]) -> None:
-        """Raise Refusal unless the promoted stream acknowledges a message and stores it under its next sequence."""
+        """Raise FailoverRefusal unless the promoted stream acknowledges a message and stores it under its next sequence."""
         client = self._pair.site.connections.client(self._protected.account)
         reply = client.request(Call(drill_subject(self._protected.stream), b"drill"))
         ack = json.loads(reply.body or b"{}")

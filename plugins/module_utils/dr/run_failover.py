@@ -118,7 +118,7 @@ def _is_promoted(api: JetStreamApi, record: Failover) -> bool:
 
 
 def require_room(api: JetStreamApi, plan: FailoverPlan, wanted: FailoverOptions) -> None:
-    """Raise Refusal if another stream already has the subjects or the name of the stream to promote."""
+    """Raise FailoverRefusal if another stream already has the subjects or the name of the stream to promote."""
     others = {name for subject in plan.subjects for name in api.stream_names(subject)}
     others -= {plan.protected.copy, plan.target}
     if plan.protected.stream in others and wanted.fence in (SUBJECTS, DEAD):
@@ -177,7 +177,7 @@ class FailoverRun:
         self._steps: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        """Complete the work, and return the row of the module's result. Raises NatsFailure and Refusal."""
+        """Complete the work, and return the row of the module's result. Raises NatsFailure and FailoverRefusal."""
         record = self._work.record
         if self._work.plan is not None:
             record = self._fence(self._work.plan, record)
