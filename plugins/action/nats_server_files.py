@@ -17,10 +17,16 @@ class ActionModule(NormalAction):
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the result; see RETURN of the module."""
-        observed = self._task.args.get("observed")
-        if observed and is_as_desired(observed, self._task.args):
-            tried = bool(self._task.args.get("trial"))
+        arguments = self._task.args
+        observed = arguments.get("observed")
+        if observed and is_as_desired(observed, arguments):
+            tried = bool(arguments.get("trial"))
             digest = observed["trial"]["digest"] if tried else ""
             return {"changed": False, "changed_paths": [], "unit_changed": False, "tried": tried, "digest": digest}
-        result: dict[str, Any] = super().run(tmp, task_vars)
+        # The host and its log must not receive the digests of files with secrets.
+        self._task.args = {name: value for name, value in arguments.items() if name != "observed"}
+        try:
+            result: dict[str, Any] = super().run(tmp, task_vars)
+        finally:
+            self._task.args = arguments
         return result

@@ -181,7 +181,7 @@ from typing import Any
 from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
 from ..module_utils.host.process import executable_version
-from ..module_utils.host.trial import config_digest, parse_environment, run_trial
+from ..module_utils.host.trial import parse_environment, reported_digest, run_trial
 from ..module_utils.server_config.schema import hints
 
 
@@ -244,7 +244,7 @@ def try_configuration(module: CollectionModule, files: list[ManagedFile]) -> tup
         version = executable_version(trial["binary"])
         lines = [f"nats-server {version} rejects the configuration; nothing was changed.", output, *hints(output)]
         raise FilesError("\n".join(lines))
-    return True, config_digest(output)
+    return True, reported_digest(output)
 
 
 def unit_files(files: list[ManagedFile], unit: str | None) -> list[ManagedFile]:

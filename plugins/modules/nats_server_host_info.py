@@ -538,8 +538,8 @@ managed:
   description:
     - The state of O(managed.paths); null if that option is not set. Each path in C(paths) has its C(kind) (V(file),
       V(directory), V(absent) or V(other)), C(mode), C(owner), C(group), and the C(sha256) of a file's content.
-    - C(leftovers) lists temporary files of a killed run. C(trial) has the C(binary), C(config) and C(digest) of a
-      successful test; null without one.
+    - C(leftovers) lists temporary files of a killed run. C(trial) has the C(binary), C(config), C(environment_sha256)
+      and C(digest) of a successful test; null without one.
   type: dict
   returned: if C(deployment) is in gather_subset
 tunings:

@@ -213,6 +213,9 @@ def test_expired_days_of_gold_and_findings_are_removed(spark: SparkSession, tmp_
     keep = RetentionTimes(gold=31, unused=timedelta(0))
     assert settled(lake, days[1] + timedelta(days=32, minutes=-1), keep) == Maintained(gold_days=1)
     assert [folder.exists() for folder in folders] == [False, True, True] * 2
+    # Without its tables, the day's snapshots still count as read.
+    (tmp_path / "bronze/manifest" / f"date={START:%Y-%m-%d}" / "hour=00").mkdir(parents=True)
+    assert lake.unread_days(days[2].date()) == []
     assert settled(lake, days[1] + timedelta(days=32), RetentionTimes(unused=timedelta(0))) == Maintained()
     assert lake.files.names("findings/_published") == [f"date={day:%Y-%m-%d}.json" for day in days[1:]]
 

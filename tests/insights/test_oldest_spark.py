@@ -56,6 +56,17 @@ def tables(lake: Path) -> dict[str, list[Any]]:
     return found
 
 
+def test_oldest_spark_refuses_streaming_queries() -> None:
+    program = (
+        "from jetstream_insights.source import JetStreamSource, SCHEMA\n"
+        "from pyspark.sql.types import StructType\n"
+        "source = JetStreamSource({'servers': 'nats://127.0.0.1:4222', 'stream': 'ORDERS'})\n"
+        "source.streamReader(StructType())"
+    )
+    done = subprocess.run([OLDEST, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert "SourceError: streaming queries need PySpark 4.2 or later; this is 4.1" in done.stderr
+
+
 def test_oldest_spark_computes_the_same_tables(tmp_path: Path) -> None:
     results, found = [], []
     for name, python in (("newest", sys.executable), ("oldest", OLDEST)):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -284,7 +285,8 @@ def test_files_that_the_server_runs_with_are_tested_in_the_same_reading(site: Si
     finally:
         server.kill()
         server.wait()
-    assert found["managed"]["trial"] == {"binary": str(site.installed), "config": config, "digest": done["digest"]}
+    tested = {"binary": str(site.installed), "config": config, "digest": done["digest"]}
+    assert found["managed"]["trial"] == {**tested, "environment_sha256": hashlib.sha256(b"").hexdigest()}
     assert found["managed"]["paths"][secrets]["mode"] == "0640"
     assert own_image["binary"] == f"/proc/{server.pid}/exe"
     assert rejected is None and "managed.environment is not a JSON object" in wrong

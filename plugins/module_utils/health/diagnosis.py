@@ -178,6 +178,7 @@ def host_evidence(server_name: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "server_name": server_name,
         "unreachable": bool(found.get("unreachable")),
+        "error": "" if process else str(found.get("msg") or ""),
         "running": process.get("running"),
         "pid": process.get("pid"),
         "configured": process.get("config_changed", 1) > 0,
@@ -285,7 +286,7 @@ def _cause_row(
         name = host["server_name"]
         if name not in cause.servers and not everybody:
             continue
-        if host.get("unreachable") or host.get("running") is False:
+        if host.get("unreachable") or host.get("error") or host.get("running") is False:
             row["evidence"].append(f"{name}: {_host_state(host)}")
         last = sorted(logs.get(name, ()), key=lambda kind: str(kind["last"]))[-1:]
         row["evidence"] += [f"{name} logged last: {log_text(kind)}" for kind in last]
@@ -319,7 +320,9 @@ def _host_state(host: Mapping[str, Any]) -> str:
     if host.get("running") is False:
         state = "running" if host.get("configured", True) else "deployed"
         return f"its host is up, but nats-server is not {state} there"
-    return "nats-server runs on its host" if host.get("running") else "its host was not checked"
+    if host.get("running"):
+        return "nats-server runs on its host"
+    return f"its host could not be read: {host['error']}" if host.get("error") else "its host was not checked"
 
 
 def _servers(evidence: DiagnosisEvidence) -> DiagnosisCheck:

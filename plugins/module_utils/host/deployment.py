@@ -25,11 +25,11 @@ from .observation import (
     read_varz,
     version_change,
 )
-from .observed_files import ObservedFiles, observe_files
+from .observed_files import ObservedFiles, observe_files, text_digest
 from .process import executable_version, running_servers
 from .store import store_owner
 from .system import account, filesystems, has_systemd, memory_mb, selinux_mode
-from .trial import config_digest, parse_environment, run_trial
+from .trial import parse_environment, reported_digest, run_trial
 
 
 def read_deployment(params: Mapping[str, Any], server: ObservedServer, commands: HostCommands) -> dict[str, Any]:
@@ -128,5 +128,10 @@ def _read_managed(
         except OSError:
             accepted, output = False, ""
         if accepted:
-            trial = {"binary": binary, "config": params["config"], "digest": config_digest(output)}
+            trial = {
+                "binary": binary,
+                "config": params["config"],
+                "environment_sha256": text_digest(managed["environment"]),
+                "digest": reported_digest(output),
+            }
     return observe_files(managed["paths"], trial)

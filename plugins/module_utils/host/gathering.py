@@ -13,6 +13,7 @@ from typing import Any
 
 from ..server_config.listeners import peer_ports
 from .observation import HostCommands, ObservedServer, closed_ports, read_mark, read_process, unit_properties
+from .process import ProcessError
 from .system import has_systemd
 
 
@@ -22,7 +23,7 @@ def gather(params: Mapping[str, Any], commands: HostCommands) -> dict[str, Any]:
     subsets = frozenset(params["gather_subset"])
     found: dict[str, Any] = {}
     if subsets & {"process", "deployment", "rescue", "diagnosis"}:
-        server = _observe(params, commands)
+        server = _observe(params, commands, is_tolerant=not subsets & {"deployment", "rescue"})
         found.update(_parts_of_server(subsets, params, server, commands))
     if "adoption" in subsets:
         from .discovery import discover
@@ -42,10 +43,16 @@ def gather(params: Mapping[str, Any], commands: HostCommands) -> dict[str, Any]:
     return found
 
 
-def _observe(params: Mapping[str, Any], commands: HostCommands) -> ObservedServer:
-    """Return the process, its unit and its mark, which several subsets share."""
+def _observe(params: Mapping[str, Any], commands: HostCommands, is_tolerant: bool) -> ObservedServer:
+    """Return the process, its unit and its mark, which several subsets share. `is_tolerant`: whether the rest is read even
+    if systemd does not respond, as for the diagnosis of a faulty host."""
     unit = params["unit"] if params["unit"] and has_systemd() else ""
-    properties = unit_properties(commands.run, unit) if unit else {}
+    try:
+        properties = unit_properties(commands.run, unit) if unit else {}
+    except ProcessError:
+        if not is_tolerant:
+            raise
+        properties = {}
     process = read_process(
         properties,
         params["config"],

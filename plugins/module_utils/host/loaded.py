@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..server_config.syntax import show
 from ..versions import supports
 from .observation import RunCommand, newest, read_varz
 from .process import RunningServer, parse_environment
+from .trial import reported_digest, run_trial
 
 _REPORTS_A_DIGEST = ("2.11.0",)
 #: Accuracy, in seconds, of the start time of a process: the kernel counts it in ticks, and rounds down.
@@ -139,12 +139,13 @@ def _prove(
 
 def file_digest(server: RunningServer, run_command: RunCommand) -> str:
     """Return the digest of the configuration file that the process's executable reports, run in the environment of the
-    process."""
-    command = [f"/proc/{server.process.pid}/exe", "-t", "-c", server.config]
-    environment = parse_environment(server.process.pid)
-    _status, out, err = run_command(command, environ_update=environment, cwd=server.directory)
-    reported = re.search(r"sha256:[0-9a-f]{64}", out + err)
-    return reported[0] if reported else ""
+    process; empty if the process has just exited."""
+    binary, environment = f"/proc/{server.process.pid}/exe", parse_environment(server.process.pid)
+    try:
+        _accepted, output = run_trial(run_command, binary, server.config, environment, server.directory)
+    except OSError:
+        return ""
+    return reported_digest(output)
 
 
 def _text(path: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Callable
 from urllib.parse import urlsplit
 
 from ..maintenance import parse_mark
-from .process import ServerProcess, find_server, listening_ports, running_version
+from .process import ProcessError, ServerProcess, find_server, listening_ports, running_version
 
 #: Seconds: long enough for a lost packet and a slow network.
 _CONNECT_TIMEOUT = 4.0
@@ -71,9 +71,11 @@ _PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath
 
 
 def unit_properties(run_command: RunCommand, unit: str) -> dict[str, str]:
-    """Return systemd's properties of the unit; empty values for a unit that does not exist."""
+    """Return systemd's properties of the unit; empty values for a unit that does not exist. Raises ProcessError."""
     wanted = ",".join(_PROPERTIES)
-    _status, out, _err = run_command(["systemctl", "show", f"--property={wanted}", f"{unit}.service"], check_rc=True)
+    status, out, err = run_command(["systemctl", "show", f"--property={wanted}", f"{unit}.service"])
+    if status:
+        raise ProcessError(f"systemctl show {unit}.service failed: {err.strip()}")
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 

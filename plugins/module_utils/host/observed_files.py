@@ -19,10 +19,13 @@ from typing import Any, Callable, Optional, TypedDict
 from .files import leftovers
 from .install import sha256
 
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory"}
+
 
 class PathState(TypedDict):
-    """`kind`: file, directory, absent, or other for anything else, such as a dangling link. `mode`: the permissions, such
-    as 0640. `owner`, `group`: names, or numbers without a name. `sha256`: of a file's content, otherwise empty."""
+    """`kind`: file, directory, absent, or other for anything else, such as a dangling link or an unreadable path. `mode`: the
+    permissions, such as 0640. `owner`, `group`: names, or numbers without a name. `sha256`: of a file's content, otherwise
+    empty."""
 
     kind: str
     mode: str
@@ -32,8 +35,9 @@ class PathState(TypedDict):
 
 
 class ObservedFiles(TypedDict):
-    """`paths`: the state of each path. `leftovers`: temporary files of a killed transaction. `trial`: the executable and
-    the configuration file of a successful test, with its `digest`; None if the configuration was not accepted."""
+    """`paths`: the state of each path. `leftovers`: temporary files of a killed transaction. `trial`: the `binary`, the
+    `config` file and the `environment_sha256` of a successful test, with its `digest`; None if the configuration was not
+    accepted."""
 
     paths: dict[str, PathState]
     leftovers: list[str]
@@ -41,46 +45,61 @@ class ObservedFiles(TypedDict):
 
 
 def observe(path: str) -> PathState:
-    """Return the state of a path; links are followed. Raises OSError."""
+    """Return the state of a path; links are followed."""
+    unknown = PathState(kind="other", mode="", owner="", group="", sha256="")
     try:
         found = os.stat(path)
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")
+        digest = sha256(path) if kind == "file" else ""
     except (FileNotFoundError, NotADirectoryError):
-        return PathState(kind="other" if os.path.lexists(path) else "absent", mode="", owner="", group="", sha256="")
-    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory"}
-    kind = kinds.get(stat.S_IFMT(found.st_mode), "other")
-    return PathState(
-        kind=kind,
-        mode=f"{stat.S_IMODE(found.st_mode):04o}",
-        owner=_user(found.st_uid),
-        group=_group(found.st_gid),
-        sha256=sha256(path) if kind == "file" else "",
-    )
+        return unknown if os.path.lexists(path) else PathState(**{**unknown, "kind": "absent"})
+    except OSError:  # A directory on a faulty disk does not prevent the host from being read.
+        return unknown
+    mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    return PathState(kind=kind, mode=mode, owner=_user(found.st_uid), group=_group(found.st_gid), sha256=digest)
 
 
 def observe_files(paths: Sequence[str], trial: dict[str, str] | None) -> ObservedFiles:
-    """Return the state of all paths. Raises OSError."""
+    """Return the state of all paths."""
     return ObservedFiles(paths={path: observe(path) for path in paths}, leftovers=leftovers(paths), trial=trial)
 
 
 def is_as_desired(observed: ObservedFiles, options: Mapping[str, Any]) -> bool:
-    """Return whether the module nats_server_files with these options would change nothing and accept the configuration."""
+    """Return whether the module nats_server_files with these options would change nothing and accept the configuration.
+    Invalid options are left to the module."""
+    try:
+        return _is_as_desired(observed, options)
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
+def text_digest(text: str | None) -> str:
+    """Return the SHA-256 of a text; None is an empty text."""
+    return hashlib.sha256((text or "").encode()).hexdigest()
+
+
+def _is_as_desired(observed: ObservedFiles, options: Mapping[str, Any]) -> bool:
     paths = observed["paths"]
     trial = options.get("trial")
     files = [*(options.get("secret_files") or []), *(options.get("files") or [])]
-    desired: dict[str, Callable[[PathState], bool]] = {
-        **dict.fromkeys(options.get("absent") or [], _is_absent),
-        **{one["path"]: partial(_is_directory, desired=one) for one in options.get("directories") or []},
-        **{one["path"]: partial(_is_file, desired=one) for one in files},
-    }
+    desired: list[tuple[str, Callable[[PathState], bool]]] = [
+        *((path, _is_absent) for path in options.get("absent") or []),
+        *((one["path"], partial(_is_directory, desired=one)) for one in options.get("directories") or []),
+        *((one["path"], partial(_is_file, desired=one)) for one in files),
+    ]
     return (
         not observed["leftovers"]
         and (not trial or _is_tested(observed["trial"], trial))
-        and all(path in paths and fits(paths[path]) for path, fits in desired.items())
+        and all(path in paths and fits(paths[path]) for path, fits in desired)
     )
 
 
 def _is_tested(observed: Mapping[str, str] | None, trial: Mapping[str, Any]) -> bool:
-    return observed is not None and all(observed[name] == trial[name] for name in ("binary", "config"))
+    return (
+        observed is not None
+        and observed["environment_sha256"] == text_digest(trial.get("environment"))
+        and all(observed[name] == trial[name] for name in ("binary", "config"))
+    )
 
 
 def _is_absent(found: PathState) -> bool:
@@ -95,11 +114,7 @@ def _is_directory(found: PathState, desired: Mapping[str, Any]) -> bool:
 
 def _is_file(found: PathState, desired: Mapping[str, Any]) -> bool:
     content = desired["content"]
-    return (
-        isinstance(content, str)
-        and found["sha256"] == hashlib.sha256(content.encode()).hexdigest()
-        and _is_granted(found, desired)
-    )
+    return isinstance(content, str) and found["sha256"] == text_digest(content) and _is_granted(found, desired)
 
 
 def _is_granted(found: PathState, desired: Mapping[str, Any]) -> bool:

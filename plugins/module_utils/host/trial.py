@@ -14,14 +14,19 @@ from .files import FilesError
 
 
 def run_trial(
-    run_command: Callable[..., tuple[int, str, str]], binary: str, config: str, environment: dict[str, str]
+    run_command: Callable[..., tuple[int, str, str]],
+    binary: str,
+    config: str,
+    environment: dict[str, str],
+    directory: str | None = None,
 ) -> tuple[bool, str]:
     """Return whether the executable accepts the configuration file, and its output. Raises OSError if it cannot be run."""
-    status, out, err = run_command([binary, "-t", "-c", config], handle_exceptions=False, environ_update=environment)
+    command = [binary, "-t", "-c", config]
+    status, out, err = run_command(command, handle_exceptions=False, environ_update=environment, cwd=directory)
     return not status, (err + out).strip()
 
 
-def config_digest(output: str) -> str:
+def reported_digest(output: str) -> str:
     """Return the digest of the tested configuration; empty before nats-server 2.11, which does not print it."""
     digest = re.search(r"sha256:[0-9a-f]{64}", output)
     return digest.group(0) if digest else ""

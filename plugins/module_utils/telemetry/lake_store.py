@@ -79,6 +79,9 @@ def requested_lake(place: str, options: S3Options, seconds: float, temporary: st
     if "://" in place:
         reason = "snapshots can be written to a directory or to s3://BUCKET/PREFIX"
         raise NatsFailure("invalid_option", f"lake: {place}: {reason}")
+    if options != S3Options(option=options.option):
+        reason = f"{place} is a directory: {options.option} requires s3://BUCKET/PREFIX"
+        raise NatsFailure("invalid_option", f"lake: {reason}")
     return DirectoryLake(Path(place))
 
 
@@ -132,18 +135,22 @@ class ObjectLake(LakeStore):
         self._repeated(self._last_sequence, time.monotonic() + min(_CHECK_SECONDS, self._seconds))
 
     def staging(self, snapshot: str) -> Path:
+        self._deadline = None
         return Path(tempfile.mkdtemp(prefix="nats-snapshot-", dir=self.local))
 
     def store(self, file: Path, path: str) -> None:
         # A file has at most FILE_SIZE bytes and one row.
-        data = file.read_bytes()
-        self._repeated(lambda: self._bucket.put(self._prefix + path, data), self._upload_deadline())
+        data, deadline = file.read_bytes(), self._upload_deadline()
+        if time.monotonic() > deadline:
+            reason = f"the upload has taken longer than {self._seconds:g} s: allow more time, or collect fewer endpoints"
+            raise NatsFailure(LAKE, f"{self.place(path)}: {reason}. {_UNPUBLISHED}")
+        self._repeated(lambda: self._bucket.put(self._prefix + path, data), deadline)
 
     def next_sequence(self, minimum: int) -> int:
         """The object is replaced only if it still has the content from which the number was computed, so two runs never
         receive the same number. If the response is lost, the repeated request finds the number of this run in the
         object, and uses the next one."""
-        deadline = self._upload_deadline()
+        deadline, pause = self._upload_deadline(), _FIRST_PAUSE
         while True:
             last, tag = self._repeated(self._last_sequence, deadline)
             number = _higher(last, minimum)
@@ -151,8 +158,12 @@ class ObjectLake(LakeStore):
             if self._repeated(self._replacement(content, tag), deadline):
                 return number
             if time.monotonic() >= deadline:
-                reason = f"other snapshots have replaced it for {self._seconds:g} s"
+                reason = (
+                    f"other snapshots have replaced it for {self._seconds:g} s, or the storage does not compare ETags"
+                )
                 raise NatsFailure(LAKE, f"{self.place(_SEQUENCE)}: {reason}. {_UNPUBLISHED}")
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _replacement(self, content: bytes, tag: str) -> Callable[[], bool]:
         return lambda: self._bucket.replace(self._prefix + _SEQUENCE, content, tag)

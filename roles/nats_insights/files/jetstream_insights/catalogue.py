@@ -5,7 +5,7 @@
 
 It writes three files from the declarations of the tables: `catalogue.sql` registers the Delta tables in a metastore,
 `sources.yml` makes them sources of dbt, and `contract.odcs.yaml` is a data contract (Open Data Contract Standard 3). The job
-starts no Spark session. The job `delta` writes the tables' logs, with the same descriptions.
+`delta` writes the tables' logs, with the same descriptions; a table without a log, such as one without rows, is not registered.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jetstream_insights import silver
 from jetstream_insights.findings import lifetime
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.tables import Col
+from jetstream_insights.lake import Lake
 
 #: Prefix of the schemas of the layers.
 SCHEMA = "nats_insights"
@@ -71,19 +72,25 @@ def declared_tables() -> tuple[DeclaredTable, ...]:
     )
 
 
-def write_catalogue(lake: str, folder: Path) -> dict[str, Any]:
-    """Write the files about a lake, given as a path or URI, and return the numbers of tables and columns. Raises OSError."""
-    tables = declared_tables()
-    lake_uri = lake if "://" in lake else str(Path(lake).absolute())
+def write_catalogue(lake: Lake, folder: Path) -> dict[str, Any]:
+    """Write the files about a lake, and return the numbers of declared and registered tables and of columns. Raises OSError and
+    LakeError."""
+    tables, lake_uri = declared_tables(), lake.uri
+    logged = [table for table in tables if lake.files.exists(f"{table.layer}/{table.name}/_delta_log")]
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
-        "catalogue.sql": "\n".join(_statements(lake_uri, tables)),
+        "catalogue.sql": "\n".join(_statements(lake_uri, logged)),
         "sources.yml": yaml.safe_dump(_dbt_sources(tables), sort_keys=False, width=120),
         "contract.odcs.yaml": yaml.safe_dump(_contract(lake_uri, tables), sort_keys=False, width=120),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return {"folder": str(folder), "tables": len(tables), "columns": sum(len(table.columns) for table in tables)}
+    return {
+        "folder": str(folder),
+        "tables": len(tables),
+        "registered": len(logged),
+        "columns": sum(len(table.columns) for table in tables),
+    }
 
 
 def split_columns(schema: str) -> list[tuple[str, str]]:

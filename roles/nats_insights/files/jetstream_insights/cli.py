@@ -346,9 +346,9 @@ def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> 
     if job == VERIFY:
         settings = given.settings
         return {"checks": len(given.own.own), "thresholds": len(settings.thresholds), "skip": len(settings.skip)}
-    if job == "catalogue":
-        return write_catalogue(given.lake, given.output)
     lake = Lake(open_session(given), given.lake, given.little)
+    if job == "catalogue":
+        return write_catalogue(lake, given.output)
     if job == "advisories":
         reported = make_advisories(lake, read_captures(given.streams), say)
         return {**asdict(reported), "quarantined": reported.unreadable}

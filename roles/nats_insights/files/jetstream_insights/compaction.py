@@ -127,12 +127,23 @@ def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, s
         for day in lake.days(f"{layer}/_published"):
             if day + timedelta(days=1) <= silver_end:
                 lake.files.delete(f"{layer}/_published/{place(day.date())}")
-    gold_end = now - timedelta(days=keep.gold)
-    for layer in ("gold", "findings") if keep.gold else ():
+    if keep.gold:
+        _expire_gold(lake, now - timedelta(days=keep.gold), done)
+
+
+def _expire_gold(lake: Lake, end: datetime, done: Maintained) -> None:
+    """Remove references to the histories and findings of days before `end`, with the hourly data from which they were made."""
+    for layer in ("gold", "findings"):
         for file in lake.files.names(f"{layer}/_published"):
-            if file.endswith(".json") and _date(file) + timedelta(days=1) <= gold_end:
+            if file.endswith(".json") and _date(file) + timedelta(days=1) <= end:
+                # The snapshots of this day have been read, even if no table of it is left.
+                lake.record_read(_date(file).date())
                 lake.files.delete(f"{layer}/_published/{file}")
                 done.gold_days += layer == "gold"
+    for layer in (FACTS, JUDGED):
+        for day in lake.days(f"{layer}/_published"):
+            if day + timedelta(days=1) <= end:
+                lake.files.delete(f"{layer}/_published/{place(day.date())}")
 
 
 def _date(file: str) -> datetime:
@@ -357,8 +368,10 @@ def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
             if day not in known and day + timedelta(days=1) <= limit:
                 yield f"bronze/{table}/{place(day.date())}"
             elif day in known:
-                hours = set(_hours_of(lake, f"bronze/{table}", day)).difference(with_manifests)
-                yield from (f"bronze/{table}/{name}" for hour, name in hours if hour + timedelta(hours=1) <= limit)
+                for hour, name in set(_hours_of(lake, f"bronze/{table}", day)).difference(with_manifests):
+                    # Files, not the folder: another snapshot of this hour may arrive before they are deleted.
+                    files = lake.files.names(f"bronze/{table}/{name}") if hour + timedelta(hours=1) <= limit else ()
+                    yield from (f"bronze/{table}/{name}/{file}" for file in files)
     for hour, name in with_manifests:
         if hour + timedelta(hours=1) > limit:
             continue

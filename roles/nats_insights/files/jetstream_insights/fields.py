@@ -107,7 +107,7 @@ def _without(document: Column, paths: Sequence[Column]) -> Column:
     """Return the document without the values at these paths. A null path, or one without a value, has no effect."""
     if hasattr(F, "variant_delete"):
         return F.variant_delete(document, *paths)
-    # PySpark before 4.3. Only documents with undeclared keys reach this function.
+    # PySpark before 4.3: each row passes through a Python worker, nearly all of them with null.
     return F.try_parse_json(F.udf(_delete_paths)(F.to_json(document), F.array(*paths)))
 
 

@@ -57,6 +57,8 @@ _FORMATS = {
 COLUMNS = ".parquet"
 #: Suffix of a pack: many snapshots of an hour in few files.
 PACK = ".jsonl"
+#: The file with the last day whose histories have expired.
+_EXPIRED = "_expired"
 
 #: Whether Hadoop marks a complete write with a file; pointers already show that for all published tables. On a local disk each
 #: such file starts a process `chmod`, and another for its checksum.
@@ -231,8 +233,18 @@ class Lake:
         """Return the days with snapshots before a day that no job has read, the oldest first."""
         published = [*self.files.names("silver/_published"), *self.files.names("gold/_published")]
         read = {name.removesuffix(".json") for name in published}
+        expired = self._last_expired()
         with_snapshots = sorted(day.date() for day in self.days("bronze/manifest"))
-        return [day for day in with_snapshots if day < before and place(day) not in read]
+        return [day for day in with_snapshots if expired < day < before and place(day) not in read]
+
+    def record_read(self, day: date) -> None:
+        """Record a day whose tables expire, so that its snapshots do not appear as unread."""
+        if day > self._last_expired():
+            self.files.replace_text(_EXPIRED, day.isoformat())
+
+    def _last_expired(self) -> date:
+        """Return the last day whose tables have expired."""
+        return date.fromisoformat(self.files.read_text(_EXPIRED)) if self.files.exists(_EXPIRED) else date.min
 
     def join_columns(self, sources: Sequence[str], target: str, columns: StructType, draft: str) -> None:
         """Write the rows of Parquet files into a new one; `draft`: a temporary folder."""

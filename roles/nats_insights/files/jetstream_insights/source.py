@@ -340,7 +340,7 @@ class JetStreamSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         try:
             from jetstream_insights.stream_reader import StreamReader
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             raise SourceError(f"streaming queries need PySpark 4.2 or later; this is {pyspark.__version__}") from error
         return StreamReader(self.options, _known(schema))
 

@@ -325,8 +325,8 @@ def test_lines_from_before_the_last_start_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        ({"unreachable": True, "msg": "timed out"}, {"unreachable": True}),
-        ({"failed": True, "msg": "no permission"}, {}),
+        ({"unreachable": True, "msg": "timed out"}, {"unreachable": True, "error": "timed out"}),
+        ({"failed": True, "msg": "no permission"}, {"error": "no permission"}),
         (
             {"process": {"running": False, "pid": 0, "config_changed": 0.0}, "closed_ports": [], "maintenance": None},
             {"running": False, "pid": 0, "configured": False, "closed_ports": []},
@@ -355,6 +355,7 @@ def test_unread_part_of_a_host_is_unknown(found: dict[str, Any], state: dict[str
     unknown = {
         "server_name": "n1",
         "unreachable": False,
+        "error": "",
         "running": None,
         "pid": None,
         "configured": True,

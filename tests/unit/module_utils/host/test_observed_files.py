@@ -16,9 +16,15 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.observed_fi
     is_as_desired,
     observe,
     observe_files,
+    text_digest,
 )
 
-TRIAL = {"binary": "/opt/nats-server", "config": "/etc/nats-server.conf", "digest": "sha256:1"}
+TRIAL = {
+    "binary": "/opt/nats-server",
+    "config": "/etc/nats-server.conf",
+    "environment_sha256": text_digest(""),
+    "digest": "sha256:1",
+}
 
 
 class Host:
@@ -115,6 +121,21 @@ def test_configuration_must_have_been_tested_by_the_same_executable(host: Host) 
     assert not tested(None)
     assert not tested({**TRIAL, "binary": "/opt/2.15.1/nats-server"})
     assert not tested({**TRIAL, "config": "/etc/other.conf"})
+    assert not tested({**TRIAL, "environment_sha256": text_digest('{"A": 1}')})
+
+
+def test_repeated_and_invalid_options_are_left_to_the_module(host: Host) -> None:
+    (config,) = host.options["files"]
+    assert not host.is_as_desired(absent=[config["path"]])
+    assert not host.is_as_desired(files=[{**config, "content": "one"}, config])
+    assert not host.is_as_desired(files=[{"path": config["path"], "mode": "0640"}])
+    assert not host.is_as_desired(directories="[]")
+    assert not is_as_desired({"paths": {}}, {})  # type: ignore[typeddict-item]
+
+
+def test_unreadable_path_does_not_end_the_reading(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert observe(str(tmp_path / "loop"))["kind"] == "other"
 
 
 def test_state_of_a_path(tmp_path: Path) -> None:

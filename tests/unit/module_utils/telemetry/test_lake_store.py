@@ -42,7 +42,6 @@ def test_invalid_lake_is_refused_with_the_valid_forms(place: str, reason: str) -
         ("s3://bucket", "s3://bucket/bronze/manifest"),
         ("s3://bucket/", "s3://bucket/bronze/manifest"),
         ("s3://bucket/a/b/", "s3://bucket/a/b/bronze/manifest"),
-        ("/srv/lake", "/srv/lake/bronze/manifest"),
     ],
 )
 def test_lake_names_its_files(place: str, manifest: str) -> None:
@@ -55,4 +54,9 @@ def test_object_storage_needs_boto3(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(MissingLibrary) as missing:
         requested_lake("s3://bucket/x", OPTIONS, 60.0)
     assert missing.value.library == "boto3"
-    assert requested_lake(str(tmp_path), OPTIONS, 60.0).local == tmp_path / "bronze"
+    assert requested_lake(str(tmp_path), S3Options(option="lake_s3"), 60.0).local == tmp_path / "bronze"
+
+
+def test_options_of_object_storage_are_refused_for_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(NatsFailure, match="is a directory: lake_s3 requires s3://BUCKET/PREFIX"):
+        requested_lake(str(tmp_path), OPTIONS, 60.0)
