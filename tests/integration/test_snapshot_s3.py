@@ -120,7 +120,7 @@ def test_live_snapshot_has_the_same_tables_as_one_in_a_directory(
     take: Callable[..., dict[str, Any]], storage: ObjectStorage, stored: list[str], tmp_path: Path
 ) -> None:
     every: dict[str, Any] = {"endpoints": ["jsz", "raftz", "varz", "healthz", "routez", "accountz"]}
-    result, other = take(**every), take(lake=str(tmp_path), **every)
+    result, other = take(**every), take(lake=str(tmp_path), lake_s3={}, **every)
     assert (result.get("msg"), result["changed"], result["complete"], result["answered"]) == (None, True, True, 3)
     (manifest,) = manifests(storage)
     name = manifest["snapshot"]

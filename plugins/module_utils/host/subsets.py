@@ -99,8 +99,7 @@ def option_problems(requested: Collection[str], given: Collection[str]) -> list[
     for option in given:
         users = [name for name, one in SUBSETS.items() if option in (*one.required, *one.optional)]
         if option not in used:
-            names = " or ".join(users)
             problems.append(
-                f"{option} is set, but only {names} in gather_subset uses it: add {names}, or remove {option}"
+                f"{option} has no effect without {' or '.join(users)} in gather_subset: add it, or remove {option}"
             )
     return problems

@@ -142,7 +142,9 @@ class ObjectLake(LakeStore):
         # A file has at most FILE_SIZE bytes and one row.
         data, deadline = file.read_bytes(), self._upload_deadline()
         if time.monotonic() > deadline:
-            reason = f"the upload has taken longer than {self._seconds:g} s: allow more time, or collect fewer endpoints"
+            reason = (
+                f"the upload has taken longer than {self._seconds:g} s: allow more time, or collect fewer endpoints"
+            )
             raise NatsFailure(LAKE, f"{self.place(path)}: {reason}. {_UNPUBLISHED}")
         self._repeated(lambda: self._bucket.put(self._prefix + path, data), deadline)
 

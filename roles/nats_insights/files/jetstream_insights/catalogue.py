@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -23,7 +23,9 @@ from jetstream_insights import silver
 from jetstream_insights.findings import lifetime
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.tables import Col
-from jetstream_insights.lake import Lake
+
+if TYPE_CHECKING:  # The documentation is generated without the libraries of the lake.
+    from jetstream_insights.lake import Lake
 
 #: Prefix of the schemas of the layers.
 SCHEMA = "nats_insights"
@@ -38,11 +40,14 @@ _MEANINGS = {
     "received": "time of the server's reply, by the collector's clock",
     "domain": "JetStream domain; empty for none",
     "server_id": "id of the server's process, which changes at each start",
-    "server": "name of the server",
-    "cluster": "name of the cluster",
-    "account": "account",
-    "stream": "stream",
-    "consumer": "consumer",
+    "account": "the account; its public key in operator mode",
+}
+#: The rows of the silver tables that are not made from a single bronze table.
+_ROWS = {
+    "snapshots": "snapshot",
+    "failures": "missing answer",
+    "quarantine": "unreadable file or line",
+    "advisories": "captured advisory",
 }
 _LOGICAL_TYPES = {
     **dict.fromkeys(("int", "bigint"), "integer"),
@@ -65,8 +70,12 @@ class DeclaredTable:
 @cache
 def declared_tables() -> tuple[DeclaredTable, ...]:
     """Return the tables of silver, gold and findings."""
+    silver_rows = _ROWS | {name: table.row for name, table in silver.TABLES.items()}
     return (
-        *(_table("silver", name, _silver_rows(name), _columns(text)) for name, text in silver.COLUMNS.items()),
+        *(
+            _table("silver", name, f"A row for each {silver_rows[name]}.", _columns(text))
+            for name, text in silver.COLUMNS.items()
+        ),
         *(_table("gold", name, f"A row for each {one.row}.", one.columns) for name, one in TABLES.items()),
         *(_table("findings", name, lifetime.ROWS[name], _columns(text)) for name, text in lifetime.COLUMNS.items()),
     )
@@ -109,12 +118,6 @@ def split_columns(schema: str) -> list[tuple[str, str]]:
 def _table(layer: str, name: str, description: str, columns: Sequence[Col]) -> DeclaredTable:
     readable = tuple(column for column in columns if "variant" not in column.type)
     return DeclaredTable(layer, name, description.replace("`", ""), (*readable, PARTITION))
-
-
-def _silver_rows(name: str) -> str:
-    """Return the description of a silver table; some are written by the job itself."""
-    table = silver.TABLES.get(name)
-    return f"A row for each {table.row}." if table else f"The table {name} of the job silver or advisories."
 
 
 def _columns(schema: str) -> list[Col]:

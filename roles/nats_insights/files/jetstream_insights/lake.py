@@ -238,7 +238,7 @@ class Lake:
         return [day for day in with_snapshots if expired < day < before and place(day) not in read]
 
     def record_read(self, day: date) -> None:
-        """Record a day whose tables expire, so that its snapshots do not appear as unread."""
+        """Record a day whose tables expire; its snapshots must not appear as unread."""
         if day > self._last_expired():
             self.files.replace_text(_EXPIRED, day.isoformat())
 

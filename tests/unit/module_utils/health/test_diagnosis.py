@@ -183,6 +183,7 @@ def test_a_gateway_that_is_not_connected_is_critical() -> None:
 def test_a_dead_cluster_is_reported_with_the_state_of_its_hosts() -> None:
     hosts = [host("n1", running=False), host("n2", unreachable=True, running=None, log_lines=None)]
     hosts.append(host("n3", running=False, configured=False))
+    hosts.append(host("n4", running=None, error="no sudo password", log_lines=None))
     data = diagnose({"msg": "cannot connect to any server"}, {"msg": "the same"}, hosts)
     assert data["verdict"]["status"] == "critical"
     (cause,) = data["causes"]
@@ -192,6 +193,7 @@ def test_a_dead_cluster_is_reported_with_the_state_of_its_hosts() -> None:
         "n1: its host is up, but nats-server is not running there",
         "n2: its host is also unreachable",
         "n3: its host is up, but nats-server is not deployed there",
+        "n4: its host could not be read: no sudo password",
     ]
     assert data["next_steps"] == cause["commands"]
     assert diagnosis_page(data).text.splitlines()[-1].startswith("BROKEN: 1 critical")

@@ -65,11 +65,11 @@ def test_each_result_is_documented_with_its_subset() -> None:
         ),
         (
             {"gather_subset": ["adoption"], "ports": [1]},
-            "ports is set, but only process in gather_subset uses it: add process, or remove ports",
+            "ports has no effect without process in gather_subset: add it, or remove ports",
         ),
         (
             {"gather_subset": ["unreported"], "unit": "nats"},
-            "unit is set, but only process or deployment or rescue or diagnosis in gather_subset uses it",
+            "unit has no effect without process or deployment or rescue or diagnosis in gather_subset",
         ),
         ({"gather_subset": ["disks"]}, "value of gather_subset must be one or more of: process, deployment"),
     ],
@@ -88,8 +88,8 @@ def test_all_problems_are_reported_at_once() -> None:
         "deployment in gather_subset requires user",
         "deployment in gather_subset requires group",
         "rescue in gather_subset requires store_dir",
-        "prefix is set, but only backup_files in gather_subset uses it",
-        "ports is set, but only process in gather_subset uses it",
+        "prefix has no effect without backup_files in gather_subset",
+        "ports has no effect without process in gather_subset",
     ]
 
 

@@ -357,7 +357,7 @@ def _levels() -> tuple[Column, ...]:
 
 
 def _server_with_least(name: str) -> Column:
-    """Return the server with the least value; of several, the first by name, so that each run returns the same."""
+    """Return the server with the least value; of several, the first by name. The result must be the same in each run."""
     return F.min(F.when(F.col(name).isNotNull(), F.struct(name, "server")))["server"]
 
 
