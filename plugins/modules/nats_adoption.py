@@ -57,7 +57,8 @@ seealso:
 EXAMPLES = r"""
 - name: Write the inventory
   natsops.jetstream.nats_adoption:
-    servers: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, ['found', 'adoption']))) }}"
+    servers: >-
+      {{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, ['found', 'adoption']))) }}
     path: "{{ playbook_dir }}/adopted"
   delegate_to: localhost
   run_once: true
