@@ -181,7 +181,7 @@ from typing import Any
 from ..module_utils.collection_module import CollectionModule
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
 from ..module_utils.host.process import executable_version
-from ..module_utils.host.trial import parse_environment, reported_digest, run_trial
+from ..module_utils.host.trial import reported_digest, run_trial, trial_environment
 from ..module_utils.server_config.schema import hints
 
 
@@ -224,7 +224,7 @@ def try_configuration(module: CollectionModule, files: list[ManagedFile]) -> tup
     trial = module.params["trial"]
     if not trial:
         return False, ""
-    environment = parse_environment(trial["environment"], "trial.environment")
+    environment = trial_environment(trial["environment"], "trial.environment")
     missing = [path for path in [trial["binary"], *trial["needs"]] if not os.path.exists(path)]
     if missing and trial["optional"]:
         return False, ""
@@ -371,7 +371,7 @@ def main() -> None:
     )
     try:
         done = ensure(module)
-    except (FilesError, OSError) as error:
+    except (FilesError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**done)
 

@@ -12,7 +12,6 @@ from typing import Any
 from ..server_config.listeners import monitor_url
 from . import tunings
 from .certificate import read_certificate
-from .files import FilesError
 from .install import binary_path, is_installed, source_digest
 from .loaded import config_flags, file_flags, read_loaded, store_path
 from .observation import (
@@ -26,10 +25,10 @@ from .observation import (
     version_change,
 )
 from .observed_files import ObservedFiles, observe_files, text_digest
-from .process import executable_version, running_servers
+from .process import executable_version, read_instance
 from .store import store_owner
 from .system import account, filesystems, has_systemd, memory_mb, selinux_mode
-from .trial import parse_environment, reported_digest, run_trial
+from .trial import reported_digest, run_trial, trial_environment
 
 
 def read_deployment(params: Mapping[str, Any], server: ObservedServer, commands: HostCommands) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def read_deployment(params: Mapping[str, Any], server: ObservedServer, commands:
 
 def _proven(process: Mapping[str, Any], commands: HostCommands) -> dict[str, Any]:
     """Return the loaded configuration as a record; empty if the files do not prove it."""
-    server = next((one for one in running_servers() if one.process.instance == process["instance"]), None)
+    server = read_instance(process["instance"])
     if not server:
         return {}
     found = read_loaded(server, process["version"], commands.run)
@@ -119,10 +118,7 @@ def _read_managed(
     if process["running"]:
         desired = binary_path(params["install_dir"], params["version"])
         binary = str(desired) if managed["take_over"] else f"/proc/{process['pid']}/exe"
-        try:
-            environment = parse_environment(managed["environment"], "managed.environment")
-        except FilesError as error:
-            raise ValueError(str(error)) from error
+        environment = trial_environment(managed["environment"], "managed.environment")
         try:
             accepted, output = run_trial(commands.run, binary, params["config"], environment)
         except OSError:

@@ -7,9 +7,7 @@ from the host."""
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +18,7 @@ from ..server_config.syntax import leaves, show
 from .loaded import LoadedConfig, read_loaded
 from .observation import RunCommand, read_drop_ins, read_endpoint, read_settings, unit_properties
 from .process import RunningServer, parse_environment, read_servers, running_version
-from .system import has_systemd
+from .system import group_name, has_systemd, user_name
 
 _PROC = Path("/proc")
 _UNIT = re.compile(r"/([^/]+)\.service$", re.MULTILINE)
@@ -85,13 +83,7 @@ def _none(config: str, own: Sequence[RunningServer], contained: Sequence[int]) -
 def _owner(pid: int) -> dict[str, str]:
     status = (_PROC / str(pid) / "status").read_text()
     numbers = dict(re.findall(r"^(Uid|Gid):\s+\d+\s+(\d+)", status, re.MULTILINE))
-    found = {"user": numbers["Uid"], "group": numbers["Gid"]}
-    try:
-        found["user"] = pwd.getpwuid(int(numbers["Uid"])).pw_name
-        found["group"] = grp.getgrgid(int(numbers["Gid"])).gr_name
-    except KeyError:
-        pass
-    return found
+    return {"user": user_name(int(numbers["Uid"])), "group": group_name(int(numbers["Gid"]))}
 
 
 def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from .loaded import file_digest
 from .observation import RunCommand
-from .process import running_servers
+from .process import read_instance
 from .system import find_mount, mounts
 
 #: The most recent lines that are returned, and the part of a log file that is searched, counted from its end.
@@ -43,7 +43,7 @@ class LogOptions:
 def read_fault_signs(instance: str, store_dir: str | None, log: LogOptions, run_command: RunCommand) -> dict[str, Any]:
     """Return the value of `diagnosis`, as documented by nats_server_host_info. `instance`: the process, empty if none
     is running."""
-    server = next((one for one in running_servers() if instance and one.process.instance == instance), None)
+    server = read_instance(instance) if instance else None
     return {
         "digest": file_digest(server, run_command) if server else "",
         "log_lines": _log_lines(log, run_command),

@@ -7,10 +7,8 @@ module run. The comparison is strict: a difference that a module would accept on
 
 from __future__ import annotations
 
-import grp
 import hashlib
 import os
-import pwd
 import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,6 +16,7 @@ from typing import Any, Callable, Optional, TypedDict
 
 from .files import leftovers
 from .install import sha256
+from .system import group_name, user_name
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory"}
 
@@ -56,7 +55,7 @@ def observe(path: str) -> PathState:
     except OSError:  # A directory on a faulty disk does not prevent the host from being read.
         return unknown
     mode = f"{stat.S_IMODE(found.st_mode):04o}"
-    return PathState(kind=kind, mode=mode, owner=_user(found.st_uid), group=_group(found.st_gid), sha256=digest)
+    return PathState(kind=kind, mode=mode, owner=user_name(found.st_uid), group=group_name(found.st_gid), sha256=digest)
 
 
 def observe_files(paths: Sequence[str], trial: dict[str, str] | None) -> ObservedFiles:
@@ -121,17 +120,3 @@ def _is_granted(found: PathState, desired: Mapping[str, Any]) -> bool:
     return found["mode"] == desired["mode"] and all(
         not desired.get(name) or found[name] == desired[name] for name in ("owner", "group")
     )
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
-
-
-def _group(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)

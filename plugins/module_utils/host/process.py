@@ -204,6 +204,11 @@ def read_servers(config: str) -> list[RunningServer]:
     return [one for one in running_servers() if not config or os.path.realpath(one.config) == os.path.realpath(config)]
 
 
+def read_instance(instance: str) -> RunningServer | None:
+    """Return the nats-server of a process that was read before; None if it has ended."""
+    return next((one for one in running_servers() if one.process.instance == instance), None)
+
+
 def _servers(proc: Path) -> Iterator[tuple[ServerProcess, str]]:
     """Return every nats-server of this host with the path of its configuration file.
 

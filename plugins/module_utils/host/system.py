@@ -52,6 +52,22 @@ def has_systemd() -> bool:
     return os.path.isdir("/run/systemd/system")
 
 
+def user_name(number: int) -> str:
+    """Return the name of a user, or the number without a name."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def group_name(number: int) -> str:
+    """Return the name of a group, or the number without a name."""
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
 def account(user: str, group: str) -> dict[str, Any]:
     """Return whether the group exists, and the user's entry, which is empty if the user does not exist."""
     try:

@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any, Callable
 
-from .files import FilesError
-
 
 def run_trial(
     run_command: Callable[..., tuple[int, str, str]],
@@ -32,16 +30,16 @@ def reported_digest(output: str) -> str:
     return digest.group(0) if digest else ""
 
 
-def parse_environment(text: str | None, option: str) -> dict[str, str]:
-    """Return the environment variables of a JSON object. Raises FilesError, which does not quote them, if they are
+def trial_environment(text: str | None, option: str) -> dict[str, str]:
+    """Return the environment variables of a JSON object. Raises ValueError, which does not quote them, if they are
     invalid."""
     try:
         found: Any = json.loads(text or "{}")
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise FilesError(f"{option} is not a JSON object")
+        raise ValueError(f"{option} is not a JSON object")
     for name in found:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise FilesError(f"{option}: {name!r} is not a variable name")
+            raise ValueError(f"{option}: {name!r} is not a variable name")
     return {name: str(value) for name, value in found.items()}
