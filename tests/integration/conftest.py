@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
@@ -17,6 +17,9 @@ from support.asset_changes import Run, changed, refusal
 from support.asset_team import Team
 from support.module_runs import Runner, form, run_in_process
 from support.nats_processes import VERSIONS, NatsProcesses
+
+if TYPE_CHECKING:
+    from support.object_storage import ObjectStorage
 
 # Tests in these files share nothing that is expensive to set up, and take long.
 ALONE = ["tests/integration/test_host_role.py", "tests/integration/test_config_real.py"]
@@ -136,3 +139,24 @@ def refused(run: Run) -> Run:
 @pytest.fixture(scope="module")
 def team(five: NatsProcesses, run_module: Runner) -> Team:
     return Team(five, run_module)
+
+
+@pytest.fixture(scope="module")
+def running_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorage]:
+    """Object storage that the tests of a file share."""
+    # Only the tests of object storage import boto3, which takes a while.
+    from support.object_storage import ObjectStorage
+
+    made = ObjectStorage(tmp_path_factory.mktemp("storage"))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def storage(running_storage: ObjectStorage) -> Iterator[ObjectStorage]:
+    """The object storage of the file's tests, empty at first."""
+    yield running_storage
+    running_storage.clear()

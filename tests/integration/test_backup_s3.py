@@ -50,22 +50,6 @@ def cluster(version: str, tmp_path_factory: pytest.TempPathFactory, run_module: 
         made.kill()
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorage]:
-    made = ObjectStorage(tmp_path_factory.mktemp("storage"))
-    made.start()
-    try:
-        yield made
-    finally:
-        made.kill()
-
-
-@pytest.fixture
-def storage(running: ObjectStorage) -> Iterator[ObjectStorage]:
-    yield running
-    running.clear()
-
-
 class InStorage(Accounts):
     """Two accounts whose backups are in object storage."""
 

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Callable
@@ -34,22 +33,6 @@ COLLECTION = Path(system_api.__file__).parents[3]
 COLLECTOR = COLLECTION / "roles/nats_insights/files/collector/collect.py"
 #: A server that does not exist: a run that connects to it would fail with a different error.
 NOWHERE = {"servers": ["nats://127.0.0.1:1"], "user": "sys", "password": "x"}
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorage]:
-    made = ObjectStorage(tmp_path_factory.mktemp("storage"))
-    made.start()
-    try:
-        yield made
-    finally:
-        made.kill()
-
-
-@pytest.fixture
-def storage(running: ObjectStorage) -> Iterator[ObjectStorage]:
-    yield running
-    running.clear()
 
 
 @pytest.fixture
