@@ -134,12 +134,14 @@ def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, s
 def _expire_gold(lake: Lake, end: datetime, done: Maintained) -> None:
     """Remove references to the histories and findings of days before `end`, with the hourly data from which they were made."""
     for layer in ("gold", "findings"):
-        for file in lake.files.names(f"{layer}/_published"):
-            if file.endswith(".json") and _date(file) + timedelta(days=1) <= end:
-                # The snapshots of this day have been read, even if no table of it is left.
-                lake.record_read(_date(file).date())
-                lake.files.delete(f"{layer}/_published/{file}")
-                done.gold_days += layer == "gold"
+        files = [file for file in lake.files.names(f"{layer}/_published") if file.endswith(".json")]
+        expired = {file: _date(file) for file in files if _date(file) + timedelta(days=1) <= end}
+        if expired:
+            # The snapshots of these days have been read, even if no table of them is left.
+            lake.record_read(max(expired.values()).date())
+        for file in expired:
+            lake.files.delete(f"{layer}/_published/{file}")
+            done.gold_days += layer == "gold"
     for layer in (FACTS, JUDGED):
         for day in lake.days(f"{layer}/_published"):
             if day + timedelta(days=1) <= end:
