@@ -23,12 +23,12 @@ class ActionModule(HostModuleAction):
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result. A result with secrets is not printed; its failure has only a message."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         requested = requested_subsets(self._task.args.get("gather_subset"))
         # The module refuses an unknown subset.
         secret = [SUBSETS[name] for name in requested if name in SUBSETS and SUBSETS[name].has_secrets]
         if not secret:
-            return result
+            return super().run(tmp, task_vars)
+        result = self._run_privately(tmp, task_vars)
         if any(subset.key not in result for subset in secret):
             return {
                 "failed": True,
@@ -39,3 +39,15 @@ class ActionModule(HostModuleAction):
             source = os.path.expanduser(str(self._task.args.get("src") or ""))
             result["src_sha256"] = secure_hash(source, hashlib.sha256) or "" if os.path.isfile(source) else ""
         return {**result, "_ansible_no_log": True}
+
+    def _run_privately(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the module's result. The connection does not print it with -vvv, and the host does not log the options. Unlike
+        a task with no_log, this one still reports why it cannot connect."""
+        task, play = self._task, self._play_context
+        asked = task.no_log, play.no_log
+        task.no_log = play.no_log = True
+        try:
+            result: dict[str, Any] = super().run(tmp, task_vars)
+        finally:
+            task.no_log, play.no_log = asked
+        return result

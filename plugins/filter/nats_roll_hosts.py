@@ -10,8 +10,8 @@ short_description: Return the hosts of a run that restart or are in maintenance
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Evaluates the facts that the hosts of a run have recorded. Only the role C(natsops.jetstream.nats_cluster) needs
-    this filter; its input may change in any release.
+  - Evaluates the facts that the hosts of a run have recorded. Only the roles C(natsops.jetstream.nats_server) and
+    C(natsops.jetstream.nats_cluster) need this filter; its input may change in any release.
 positional: _input, hostvars
 options:
   _input:
@@ -37,8 +37,8 @@ _value:
     - The hosts that this run changed or whose state is unknown (C(touched)), those that an earlier deployment changed
       without a smoke test that passed (C(smoke_test_due)), those that C(restart), those whose gateways need TLS first
       (C(gateway_tls_first)), those without a record of the loaded configuration (C(unrecorded)), and those in
-      maintenance (C(marked)). C(actions) contains the required action of each host, and C(plan) the arguments of
-      M(natsops.jetstream.nats_roll_plan).
+      maintenance (C(marked)). C(actions) contains the required action of each host, C(lines) these actions with their
+      reasons and the findings about the tuning, and C(plan) the arguments of M(natsops.jetstream.nats_roll_plan).
   type: dict
 """
 

@@ -14,9 +14,8 @@ description:
     subsets that use or require it. An option that no requested subset uses is refused.
   - Runs on the managed host and needs no connection to NATS. The module changes nothing.
   - Reading the executable, the sockets and the store of another user's process needs root.
-  - The results of V(deployment) and V(adoption) contain passwords, so Ansible never prints them. A failure is printed.
-    With C(-vvv), the connection prints the results of all modules, so also set C(no_log) for a task that reads one of
-    these subsets.
+  - The results of V(deployment) and V(adoption) contain passwords, so Ansible never prints them, not even with C(-vvv).
+    A failure is printed, so the task does not need C(no_log).
 extends_documentation_fragment:
   - natsops.jetstream.attributes.plain_info_module
 options:
@@ -274,14 +273,12 @@ EXAMPLES = r"""
     paths: [/var/lib/nats]
   become: true
   register: result
-  no_log: true
 
 - name: Read a server that was not deployed by this collection
   natsops.jetstream.nats_server_host_info:
     gather_subset: [adoption]
   become: true
   register: result
-  no_log: true
 
 - name: Read the streams on the disk of a host whose server is down
   natsops.jetstream.nats_server_host_info:

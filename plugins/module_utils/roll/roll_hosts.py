@@ -19,7 +19,8 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
     deployment changed without a smoke test that passed. `restart`: the hosts whose process must be restarted.
     `gateway_tls_first`: those whose gateways need TLS first.
     `unrecorded`: those without a record of the loaded configuration. `marked`: those in maintenance, whether or not
-    their servers are running. `actions`: host → required action. `plan`: arguments of the module nats_roll_plan."""
+    their servers are running. `actions`: host → required action. `lines`: these actions with their reasons, and the
+    findings about the tuning of the hosts. `plan`: arguments of the module nats_roll_plan."""
     actions = {host: state["required_action"] for host, state in states.items() if state.get("required_action")}
     restart = [host for host, action in actions.items() if action["action"] == "restart"]
     return {
@@ -32,6 +33,7 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
         ],
         "marked": [host for host, state in states.items() if state.get("maintenance")],
         "actions": actions,
+        "lines": [f"{host}: {line}" for host, state in states.items() for line in _lines(state)],
         "plan": {
             "hosts": {host: (names or {}).get(host) for host in restart},
             "reasons": {host: actions[host]["reasons"] for host in restart},
@@ -39,6 +41,16 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
             "starts": {host: (states[host].get("desired") or {}).get("version") for host in restart},
         },
     }
+
+
+def _lines(state: State) -> list[str]:
+    """Return the required action of a host with its reasons, if any, and the findings about its tuning."""
+    required = state.get("required_action") or {"action": "none", "reasons": []}
+    action = [] if required["action"] == "none" else [required["action"]]
+    reasons = "; ".join(required["reasons"])
+    return [": ".join([*action, reasons] if reasons else action)] * bool(action or reasons) + [
+        *state.get("tuning_findings", [])
+    ]
 
 
 def maintenance_marks(

@@ -18,19 +18,24 @@ from ansible_collections.natsops.jetstream.plugins.action import nats_bundle, na
 
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return the arguments that the module would receive, updated with its option `result`."""
-    monkeypatch.setattr(
-        NormalAction,
-        "run",
-        lambda action, *_arguments: {"given": action._task.args, **action._task.args.get("result", {"process": {}})},
-    )
+    """Return the arguments that the module would receive, updated with its option `result`. `private`: whether Ansible would
+    hide the result from -vvv, and the options from the host's log."""
+
+    def run_module(action: Any, *_arguments: Any) -> dict[str, Any]:
+        arguments = action._task.args
+        private = {action._task.no_log, action._play_context.no_log} == {True}
+        return {"given": arguments, "private": private, **arguments.get("result", {"process": {}})}
+
+    monkeypatch.setattr(NormalAction, "run", run_module)
 
 
 def run(kind: Any, **arguments: Any) -> dict[str, Any]:
     action = kind.__new__(kind)
-    action._task = SimpleNamespace(args=arguments)
+    action._task, action._play_context = SimpleNamespace(args=arguments, no_log=False), SimpleNamespace(no_log=False)
     result: dict[str, Any] = action.run(task_vars={})
     assert action._task.args == arguments
+    # Ansible would hide a failure, too.
+    assert not action._task.no_log and not action._play_context.no_log
     return result
 
 
@@ -60,7 +65,8 @@ def test_a_file_on_the_controller_has_a_sum_and_none_has_none(tmp_path: Path) ->
     "subset", [["deployment"], "adoption", "rescue, adoption", ("process", "deployment"), ["adoption", "deployment"]]
 )
 def test_result_with_secrets_is_not_printed_and_its_failure_has_only_a_message(subset: Any) -> None:
-    assert read_host(subset, result={"process": {}, "adoption": {}})["_ansible_no_log"]
+    found = read_host(subset, result={"process": {}, "adoption": {}})
+    assert found["private"] and found["_ansible_no_log"]
     for result, message in (
         ({"msg": "no permission", "secrets": "s3cret"}, "no permission"),
         ({"module_stderr": "killed"}, "killed"),
@@ -83,7 +89,8 @@ def test_result_without_secrets_is_printed_unchanged(options: dict[str, Any]) ->
     results: tuple[dict[str, Any], ...] = ({"process": {}, "rescue": {}}, {"msg": "no permission"}, {})
     for result in results:
         found = run(nats_server_host_info.ActionModule, result=result, **options)
-        assert {name: value for name, value in found.items() if name != "given"} == result
+        assert {name: value for name, value in found.items() if name not in ("given", "private")} == result
+        assert not found["private"]
 
 
 def test_files_that_are_as_desired_need_no_module_run() -> None:

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -48,10 +49,22 @@ def test_the_first_module_on_a_host_names_the_version_and_the_remedy(tmp_path: P
     python = tmp_path / "old python3"
     python.write_text(OLD)
     python.chmod(0o755)
-    command = [str(Path(sys.executable).with_name("ansible")), "localhost", "-c", "local"]
+    output = read_host({"ansible_connection": "local", "ansible_python_interpreter": str(python)})
+    assert f"{python} is Python 3.8, and the modules require 3.9 or newer" in output
+    assert "set ansible_python_interpreter" in output
+
+
+def test_the_reason_is_shown_if_the_host_is_unreachable() -> None:
+    where = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    output = read_host(where)
+    assert "UNREACHABLE" in output and "Connection refused" in output, output
+
+
+def read_host(variables: dict[str, Any]) -> str:
+    """Return the output of a module run that must fail, although its result would be secret."""
+    command = [str(Path(sys.executable).with_name("ansible")), "localhost"]
     command += ["-m", "natsops.jetstream.nats_server_host_info", "-a", "gather_subset=adoption"]
-    command += ["-e", json.dumps({"ansible_python_interpreter": str(python)})]
+    command += ["-e", json.dumps(variables)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert f"{python} is Python 3.8, and the modules require 3.9 or newer" in done.stdout
-    assert "set ansible_python_interpreter" in done.stdout
+    return done.stdout

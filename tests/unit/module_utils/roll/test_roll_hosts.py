@@ -48,6 +48,22 @@ def test_plan_has_the_arguments_of_each_host_that_restarts() -> None:
     assert list(found["actions"]) == ["n1", "n2"]
 
 
+def test_lines_have_the_action_of_each_host_its_reasons_and_its_tuning() -> None:
+    start = {"required_action": {"action": "start", "reasons": ["no nats-server process is running"]}}
+    reload = {"required_action": {"action": "reload", "reasons": ["accounts differs", "cluster.routes differs"]}}
+    held = {"required_action": {"action": "none", "reasons": ["n3 is in maintenance since noon"]}}
+    tuned = {"required_action": {"action": "none", "reasons": []}, "tuning_findings": ["vm.swappiness is 60"]}
+    plain = {"required_action": {"action": "restart", "reasons": []}}
+    states: dict[str, dict[str, Any]] = {"n1": start, "n2": reload, "n3": held, "n4": tuned, "n5": plain, "n6": {}}
+    assert roll_hosts(states)["lines"] == [
+        "n1: start: no nats-server process is running",
+        "n2: reload: accounts differs; cluster.routes differs",
+        "n3: n3 is in maintenance since noon",
+        "n4: vm.swappiness is 60",
+        "n5: restart",
+    ]
+
+
 @pytest.mark.parametrize(
     ("one", "key"),
     [
