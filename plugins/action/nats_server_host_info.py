@@ -43,11 +43,12 @@ class ActionModule(HostModuleAction):
     def _run_privately(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Return the module's result. The connection does not print it with -vvv, and the host does not log the options. Unlike
         a task with no_log, this one still reports why it cannot connect."""
-        task, play = self._task, self._play_context
-        asked = task.no_log, play.no_log
-        task.no_log = play.no_log = True
+        # The connection has its own copy of the play's context.
+        task, context = self._task, self._connection._play_context
+        asked = task.no_log, context.no_log
+        task.no_log = context.no_log = True
         try:
             result: dict[str, Any] = super().run(tmp, task_vars)
         finally:
-            task.no_log, play.no_log = asked
+            task.no_log, context.no_log = asked
         return result

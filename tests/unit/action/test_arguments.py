@@ -23,7 +23,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run_module(action: Any, *_arguments: Any) -> dict[str, Any]:
         arguments = action._task.args
-        private = {action._task.no_log, action._play_context.no_log} == {True}
+        private = {action._task.no_log, action._connection._play_context.no_log} == {True}
         return {"given": arguments, "private": private, **arguments.get("result", {"process": {}})}
 
     monkeypatch.setattr(NormalAction, "run", run_module)
@@ -31,11 +31,12 @@ def module(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(kind: Any, **arguments: Any) -> dict[str, Any]:
     action = kind.__new__(kind)
-    action._task, action._play_context = SimpleNamespace(args=arguments, no_log=False), SimpleNamespace(no_log=False)
+    action._task, context = SimpleNamespace(args=arguments, no_log=False), SimpleNamespace(no_log=False)
+    action._connection = SimpleNamespace(_play_context=context)
     result: dict[str, Any] = action.run(task_vars={})
     assert action._task.args == arguments
     # Ansible would hide a failure, too.
-    assert not action._task.no_log and not action._play_context.no_log
+    assert not action._task.no_log and not context.no_log
     return result
 
 
