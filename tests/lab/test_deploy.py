@@ -424,7 +424,9 @@ STAND_IN = """#!/bin/sh
 case "$1" in
 -c) exit 0;;
 -m) touch "$HOME"/refused 2>/dev/null && exit 99
-    shift; shift; echo "$@" >/var/lib/nats-insights/report/command; exit "$(cat /srv/status)";;
+    shift; shift
+    if [ "$1" = session ]; then echo "$@" >/opt/nats-insights-jobs/socket/command; exec sleep infinity; fi
+    echo "$@" >/var/lib/nats-insights/report/command; exit "$(cat /srv/status)";;
 *) exec python3 "$@";;
 esac
 """
@@ -476,9 +478,24 @@ def test_a_timer_runs_the_jobs(cluster: Cluster, tmp_path: Path) -> None:
     ssh("n1-c1", "systemctl is-active nats-insights-jobs.timer && systemctl reset-failed nats-insights-jobs")
     again = cluster.controller.playbook(play, extra_vars=variables)
     assert (again.status, again.changed) == (0, []), again.output
+    assert ssh("n1-c1", "systemctl cat nats-insights-session", check=False).returncode
+    kept = {**variables, "nats_insights_jobs_resident": True, "nats_insights_memory": "2g"}
+    run = cluster.controller.playbook(play, extra_vars=kept)
+    assert run.status == 0, run.output
+    socket = "--session=/opt/nats-insights-jobs/socket/session"
+    session = ssh("n1-c1", "cat /opt/nats-insights-jobs/socket/command").stdout
+    assert session.split() == ["session", socket, "--master=local[*]", "--memory=2g"]
+    assert ssh("n1-c1", "stat -c '%U %a' /opt/nats-insights-jobs/socket").stdout.split() == ["nats-insights", "750"]
+    ssh("n1-c1", "systemctl is-enabled nats-insights-session; echo 0 >/srv/status; systemctl start nats-insights-jobs")
+    assert socket in ssh("n1-c1", f"cat {report}").stdout.split()
+    again = cluster.controller.playbook(play, extra_vars=kept)
+    assert (again.status, again.changed) == (0, []), again.output
     strict = cluster.controller.playbook(play, extra_vars={**variables, "nats_insights_fail_on_quarantine": True})
     assert strict.status == 0, strict.output
     assert ssh("n1-c1", "echo 3 >/srv/status; systemctl start nats-insights-jobs", check=False).returncode
+    # The session is removed without nats_insights_jobs_resident.
+    assert ssh("n1-c1", "systemctl cat nats-insights-session", check=False).returncode
+    command = ssh("n1-c1", f"cat {report}").stdout
 
     run = cluster.controller.playbook(play, extra_vars={**variables, "nats_insights_jobs_timer_state": "absent"})
     assert run.status == 0, run.output

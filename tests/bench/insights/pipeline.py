@@ -9,9 +9,9 @@ users run, on one core and on two, including its startup; the figures are wall t
 its processes, and Spark's peak disk use outside the lake. A job may use only the cores of its master: otherwise the
 JVM's compiler and garbage collector would use the second core. With `--realistic`, documents are as large as recorded
 ones, and two members of Raft groups are reported for each row. With ``--together``, the jobs share a session. With
-``--tables``, the tasks' work is shown by the table that they wrote. At the end, Spark, DuckDB and pandas compute one
-aggregate from the same bronze files, and their results must be equal. The figures are ratios. With ``--lakes`` the
-bronze files are kept, and a later run uses them.
+``--resident``, further runs use a session that keeps running. With ``--tables``, the tasks' work is shown by the table
+that they wrote. At the end, Spark, DuckDB and pandas compute one aggregate from the same bronze files, and their
+results must be equal. The figures are ratios. With ``--lakes`` the bronze files are kept, and a later run uses them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -37,6 +37,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapsh
 from bench.insights.events import by_table, settings
 from bench.insights.processes import tree
 from support.fleet import START, Fleet
+from support.spark_cluster import wait
 
 #: Rows that 1,000 servers with 50,000 streams write in a day, with a snapshot every minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
@@ -134,6 +135,24 @@ def show_tables(logs: Path) -> None:
     print(flush=True)
 
 
+def resident_runs(command: Sequence[str], folder: Path, times: int) -> Iterator[float]:
+    """Yield the wall seconds of each run of a command in a session that executes all of them."""
+    if not times:
+        return
+    path, log = folder / "session", folder / "session.log"
+    spark = [part for name in ("--master", "--memory") for part in (name, command[command.index(name) + 1])]
+    serve = [*command[:3], "session", "--session", str(path), *spark]
+    with log.open("w") as output, subprocess.Popen(serve, stderr=output) as session:
+        try:
+            wait(lambda: "waits for runs" in log.read_text() or session.poll() is not None, log)
+            for _time in range(times):
+                start = time.monotonic()
+                subprocess.run([*command, "--session", str(path)], check=True, capture_output=True)
+                yield time.monotonic() - start
+        finally:
+            session.terminate()
+
+
 def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
     """Run the jobs; return the number of rows that they processed, and the CPU seconds of all jobs with the first
     master."""
@@ -164,6 +183,10 @@ def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:
                 print(show(f"{' '.join(jobs)}, {master}", rows, cost), flush=True)
                 if given.tables:
                     show_tables(logs)
+                for number, seconds in enumerate(resident_runs(command, Path(folder), given.resident), 1):
+                    print(
+                        f"{' '.join(jobs)}, {master}, run {number} in a resident session: {seconds:.1f} s", flush=True
+                    )
     reported = []
     for engine in given.engines if given.format == JSON else ():
         spark = [sys.executable, given.masters[-1], given.memory]
@@ -185,6 +208,9 @@ def main() -> None:
     parser.add_argument("--memory", default="2g", help="memory of the driver")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--together", action="store_true", help="run the jobs in one session, as playbook and timer do")
+    parser.add_argument(
+        "--resident", type=int, default=0, metavar="RUNS", help="also time as many runs in a resident session"
+    )
     parser.add_argument("--tables", action="store_true", help="show the cost of the tasks by the table that they wrote")
     parser.add_argument("--realistic", action="store_true", help="documents as large as recorded ones, and Raft groups")
     parser.add_argument("--format", choices=FORMATS, default=JSON, help="how the snapshots are written")

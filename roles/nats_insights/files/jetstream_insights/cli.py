@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -41,7 +41,8 @@ from jetstream_insights.lake import SOON, Lake, hours, is_little, last_published
 from jetstream_insights.report.causes import STOPPED
 from jetstream_insights.report.content import Present, make_report
 from jetstream_insights.report.shape import dicts
-from jetstream_insights.session import connect_url, is_local, session
+from jetstream_insights.resident import ask, serve
+from jetstream_insights.session import SizeSettings, connect_url, is_local, session
 from jetstream_insights.silver_job import make_silver
 from jetstream_insights.stream_connection import SourceError
 
@@ -53,6 +54,8 @@ _WITHOUT_CONNECTOR = (
 DAILY_JOBS = {"silver", "gold", "findings", "report"}
 #: The job that only verifies the options' files, without a lake.
 VERIFY = "verify"
+#: The job that keeps Spark running and executes the runs of other processes.
+SESSION = "session"
 #: The jobs that write files into the directory of --output.
 WRITING = {"report", "catalogue"}
 #: The jobs that publish tables, each in a layer of its name.
@@ -141,11 +144,14 @@ def parser() -> argparse.ArgumentParser:
         "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove expired and replaced "
         "files; delta: Delta Lake logs that list the published files, for other engines; "
         "catalogue: descriptions of the tables for metastores (SQL), dbt and data contracts; "
-        "verify: nothing, only the files of --checks, --thresholds, --hosts and --journal are verified"
+        "verify: nothing, only the files of --checks, --thresholds, --hosts and --journal are verified; "
+        "session: nothing, it keeps Spark running for the runs of others with the same --session"
     )
-    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta", "catalogue", VERIFY]
+    names = ["silver", "advisories", "gold", "findings", "report", "maintain", "delta", "catalogue", VERIFY, SESSION]
     found.add_argument("jobs", nargs="+", choices=names, metavar="JOB", help=jobs)
-    found.add_argument("--lake", help="directory or URI of the lake, such as hdfs://name/insights; not for verify")
+    found.add_argument(
+        "--lake", help="directory or URI of the lake, such as hdfs://name/insights; not for verify and session"
+    )
     found.add_argument(
         "--from",
         dest="start",
@@ -165,6 +171,14 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=VALUE",
         help="a Spark setting, unless spark-submit started it; may be given more than once",
+    )
+    # A resident session sets its settings for the amount of data.
+    found.set_defaults(size_settings=None)
+    found.add_argument(
+        "--session",
+        type=Path,
+        metavar="SOCKET",
+        help="execute the jobs in this session, if the job session keeps it running; Spark's settings are those of that job",
     )
     found.add_argument("--force", action="store_true", help="also recompute hours or days that are up to date")
     _add_options_of_tables(found)
@@ -271,8 +285,12 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     given.begin = given.start or given.end - timedelta(days=1)
     if given.begin >= given.end:
         parser().error("--from must be before --to")
-    if (given.lake is None) != (VERIFY in given.jobs) or (VERIFY in given.jobs and len(given.jobs) > 1):
-        parser().error(f"all jobs except {VERIFY} require --lake, and {VERIFY} runs without a lake and other jobs")
+    alone = not {VERIFY, SESSION}.isdisjoint(given.jobs)
+    if (given.lake is None) != alone or (alone and len(given.jobs) > 1):
+        names = f"{VERIFY} and {SESSION}"
+        parser().error(f"all jobs except {names} require --lake, and {names} run without a lake and other jobs")
+    if SESSION in given.jobs and (given.session is None or not is_local(given.master)):
+        parser().error("the job session requires --session, and a --master on this machine")
     if WRITING.isdisjoint(given.jobs) == (given.output is not None):
         parser().error("the jobs report and catalogue require --output, and no other job accepts it")
     if (given.fail_on or given.webhook_file) and "report" not in given.jobs:
@@ -283,7 +301,38 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
     given = _given(arguments)
+    if SESSION in given.jobs:
+        return _keep_session(given)
+    if given.session:
+        status = ask(given.session, arguments, say)
+        if status is not None:
+            return status
+        say(f"No session is running at {given.session}: Spark is started for this run.")
+    return run_jobs(given)
+
+
+def _keep_session(given: argparse.Namespace) -> int:
+    """Execute the runs of other processes. Returns 0 when the session is old."""
+    try:
+        spark = session(given.master, given.memory, settings=dict(given.conf))
+        sizes, jvm = SizeSettings(spark), cast(Any, spark.sparkContext._jvm)
+
+        def run(arguments: Sequence[str]) -> int:
+            asked = _given(arguments)
+            asked.size_settings = sizes
+            return run_jobs(asked)
+
+        serve(given.session, run, jvm.java.lang.System.nanoTime, say)
+    except (LakeError, Py4JError, OSError) as error:
+        say(f"FAILED: {SESSION}: {error}")
+        return FAILED
+    return DONE
+
+
+def run_jobs(given: argparse.Namespace) -> int:
+    """Run the jobs and return the exit status."""
     start, end = given.begin, given.end
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     status = DONE
@@ -338,7 +387,10 @@ def _choose_session(given: argparse.Namespace) -> None:
 
 
 def open_session(given: argparse.Namespace) -> SparkSession:
-    return session(given.master, given.memory, given.little, dict(given.conf), given.soon)
+    spark = session(given.master, given.memory, given.little, dict(given.conf), given.soon)
+    if given.size_settings:
+        given.size_settings.use(given.little)
+    return spark
 
 
 def run(job: str, given: argparse.Namespace, start: datetime, end: datetime) -> dict[str, Any]:

@@ -171,6 +171,24 @@ def session(
     return spark
 
 
+class SizeSettings:
+    """The settings of a session on this machine that executes runs with little and with more data. The user's own stay."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        own = dict(SparkConf().getAll())
+        self._spark = spark
+        self._usual = {name: spark.conf.get(name, None) for name in FOR_LITTLE.keys() - own.keys()}
+
+    def use(self, little: bool) -> None:
+        """Set the settings for little data, or for more."""
+        for name, usual in self._usual.items():
+            value = FOR_LITTLE[name] if little else usual
+            if value is None:
+                self._spark.conf.unset(name)
+            else:
+                self._spark.conf.set(name, value)
+
+
 def _forget_remote(jvm: Any, hadoop: Any) -> None:
     """Remove most of Hadoop's settings, which are about other machines: for each table that is read or written, Spark copies all
     settings several times and compresses them one by one."""
