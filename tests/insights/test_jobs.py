@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jetstream_insights.cli import DONE, FAILED, main
 from jetstream_insights.files import LakeError
-from jetstream_insights.lake import GOLD_FORMAT, SILVER_FORMAT, Lake, columns
+from jetstream_insights.lake import GOLD_FORMAT, SILVER_FORMAT, Lake, columns, day_hours
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.lakes import DAY, Golden, few_silver_tables
@@ -89,6 +89,26 @@ def test_pointers_of_old_days_are_not_read(
     assert lake.published_days("gold", days[-1], 3) == days[25:28]
     assert read == days[25:29][::-1]
     assert lake.published_days("gold") == [day for day in days if day != days[28]]
+
+
+def test_pointers_of_hours_are_read_once_for_all_tables(
+    spark: SparkSession, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(spark, str(golden.path))
+    read: list[tuple[str, date]] = []
+    pointer = lake.pointer
+
+    def counted(layer: str, when: date) -> dict[str, Any]:
+        read.append((layer, when))
+        return pointer(layer, when)
+
+    monkeypatch.setattr(lake, "pointer", counted)
+    hours = day_hours(DAY)
+    found = lake.read_tables("silver", ["servers", "streams", "gateways", "advisories"], hours)
+    assert set(found) == {"servers", "streams"}, "the golden lake has no gateways and no advisories"
+    assert sorted(read) == [(layer, hour) for layer in ("silver", "silver/advisories") for hour in hours]
+    alone = lake.read("silver", "streams", hours)
+    assert alone is not None and alone.inputFiles() == found["streams"].inputFiles()
 
 
 def test_missing_lake_and_file_system_are_reported(spark: SparkSession, tmp_path: Path, capsys: Output) -> None:

@@ -50,7 +50,7 @@ from jetstream_insights.gold_job import newest_snapshots, silver_inputs, up_to_d
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, day_hours, new_run
 from jetstream_insights.parallel import each
 from jetstream_insights.silver import TABLES as SILVER
-from jetstream_insights.silver_job import JobResult, Say, silver_rows
+from jetstream_insights.silver_job import JobResult, Say, silver_rows, silver_tables
 
 LAYER = "findings"
 _WHOLE_STAGE, _ANSI = "spark.sql.codegen.wholeStage", "spark.sql.ansi.enabled"
@@ -276,15 +276,14 @@ class _FindingsDay:
         say(f"{self._day}  {len(stale)} hours")
         samples = [self._samples[hour.hour] for hour in stale if hour.hour in self._samples]
         read = {*(hour.hour for hour in stale), *(hour for sample in samples for hour in sample.before)}
-        tables = self._tables([hour for hour in self._hours if hour.hour in read], period=False)
+        tables = self._tables([hour for hour in self._hours if hour.hour in read], False)
         snapshots = [name for sample in samples for name in sample.snapshots]
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, self._registry, wanted)) as results:
             try:
-                taken = silver_rows(lake, "snapshots", stale)
+                silver = silver_tables(lake, sorted({"snapshots", *STORED_TABLES.values()}), stale)
                 rows = {
-                    name: stored_rows(name, silver_rows(lake, table, stale), taken)
-                    for name, table in STORED_TABLES.items()
+                    name: stored_rows(name, silver[table], silver["snapshots"]) for name, table in STORED_TABLES.items()
                 }
                 counted = summary(results, self._registry)
                 rows |= hourly_findings(results, counted, self._closable(stale))
@@ -310,11 +309,9 @@ class _FindingsDay:
         lake, day = self._lake, self._day
         if kept:
             period_tables = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
-            parts = judge_time(
-                {**self._tables(self._hours, period=True), **period_tables}, self._registry, self._wanted
-            )
+            parts = judge_time({**self._tables(self._hours, True), **period_tables}, self._registry, self._wanted)
         else:
-            tables = {**self._tables(self._hours, period=False), **self._tables(self._hours, period=True)}
+            tables = self._tables(self._hours, False, True)
             snapshots = [name for samples in self._samples.values() for name in samples.snapshots]
             parts = judge(tables, snapshots, self._registry, self._wanted)
         # Passes are only counted, and so not stored. Evaluation is most of the work, so all tables use the same results.
@@ -367,29 +364,26 @@ class _FindingsDay:
     def _kept(self, names: Iterable[str]) -> dict[str, DataFrame]:
         """Return the stored tables of the hours."""
         lake = self._lake
-        known = lake.kept_hours(JUDGED, self._hours)
-        found = {name: lake.read(JUDGED, name, known) for name in names}
-        return {name: frame for name, frame in found.items() if frame is not None}
+        return lake.read_tables(JUDGED, names, lake.kept_hours(JUDGED, self._hours))
 
     def _judged(self) -> dict[str, DataFrame]:
         """Return the stored results of the hours, of the current checks."""
         made = F.col("check").isin([check.code for check in enabled_checks(self._registry, self._wanted, period=False)])
         return {name: frame.where(made) for name, frame in self._kept(HOURLY_COLUMNS).items()}
 
-    def _tables(self, selected_hours: Sequence[datetime], period: bool) -> dict[str, DataFrame]:
-        """Return the available tables that the enabled checks of moments or of the entire period read: silver even if empty,
-        gold and hosts only if present."""
-        lake = self._lake
-        tables: dict[str, DataFrame] = {}
-        checks = enabled_checks(self._registry, self._wanted, period)
-        names = {name for check in checks for name in VIEWS[check.view].tables}
-        for name in sorted({"failures", "servers", "snapshots", *names}):
-            if name in _SILVER or name == "advisories":
-                if name not in ("advisories", "hosts") or lake.read("silver", name, self._hours) is not None:
-                    tables[name] = silver_rows(lake, name, selected_hours)
-            elif (found := lake.find_days("gold", name, [self._day])) is not None:
+    def _tables(self, selected_hours: Sequence[datetime], *periods: bool) -> dict[str, DataFrame]:
+        """Return the available tables that the enabled checks of moments (False), of the entire period (True) or of both read:
+        silver even if empty, gold and hosts only if present."""
+        lake, silver = self._lake, {*_SILVER, "advisories"}
+        checks = (check for period in periods for check in enabled_checks(self._registry, self._wanted, period))
+        names = {"failures", "servers", "snapshots", *(name for check in checks for name in VIEWS[check.view].tables)}
+        optional = names & {"advisories", "hosts"}
+        missing = optional - lake.read_tables("silver", sorted(optional), self._hours).keys()
+        tables = silver_tables(lake, sorted(names & silver - missing), selected_hours)
+        for name in sorted(names - silver):
+            if (found := lake.find_days("gold", name, [self._day])) is not None:
                 tables[name] = found
-        if period and (earlier := newest_snapshots(lake, self._day)) is not None:
+        if True in periods and (earlier := newest_snapshots(lake, self._day)) is not None:
             tables["earlier_snapshots"] = earlier
         if self._hosts is not None and "hosts" in names:
             given = lake.spark.createDataFrame(

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
 from difflib import get_close_matches
@@ -476,8 +476,28 @@ class Lake:
     ) -> DataFrame | None:
         """Return the published rows of a table in these hours, None if there are none; `as_written` also with columns that only a
         newer program has. Raises LakeError if hours are published in an older format."""
-        paths, days = [], defaultdict[str, list[datetime]](list)
-        published = f"{layer}/{table}" if table in APART else layer
+        homes = self._homes(_pointers(layer, table), selected_hours)
+        return self._rows_of_hours(layer, table, homes, as_written)
+
+    def read_tables(
+        self, layer: str, tables: Iterable[str], selected_hours: Collection[datetime]
+    ) -> dict[str, DataFrame]:
+        """Return the published rows of several tables in these hours, without the tables that have none. The pointers of the
+        hours are read once for all tables. Raises LakeError if hours are published in an older format."""
+        homes: dict[str, dict[datetime, str]] = {}
+        found = {}
+        for table in tables:
+            published = _pointers(layer, table)
+            if published not in homes:
+                homes[published] = self._homes(published, selected_hours)
+            if (rows := self._rows_of_hours(layer, table, homes[published])) is not None:
+                found[table] = rows
+        return found
+
+    def _homes(self, published: str, selected_hours: Iterable[datetime]) -> dict[datetime, str]:
+        """Return the folder, below that of a table, with the rows of each hour that has a pointer in the layer `published`.
+        Raises LakeError if hours are published in an older format."""
+        homes = {}
         compacted: dict[date, dict[str, Any]] = {}
         for hour in selected_hours:
             pointer = self.pointer(published, hour)
@@ -485,10 +505,19 @@ class Lake:
                 raise self._older(published, hour, pointer)
             if published == "silver" and hour.date() not in compacted:
                 compacted[hour.date()] = self.compacted(hour)
-            home = home_folder(hour, pointer, compacted.get(hour.date(), {})) if pointer else ""
+            if pointer:
+                homes[hour] = home_folder(hour, pointer, compacted.get(hour.date(), {}))
+        return homes
+
+    def _rows_of_hours(
+        self, layer: str, table: str, homes: Mapping[datetime, str], as_written: bool = False
+    ) -> DataFrame | None:
+        """Return the rows of a table in the hours with these folders, None if there are none."""
+        paths, days = [], defaultdict[str, list[datetime]](list)
+        for hour, home in homes.items():
             if home.endswith(place(hour.date())):
                 days[f"{layer}/{table}/{home}"].append(hour)
-            elif pointer and self.files.exists(name := f"{layer}/{table}/{home}"):
+            elif self.files.exists(name := f"{layer}/{table}/{home}"):
                 paths.append(f"{self.uri}/{name}")
         frames = [self._rows(layer, table, *paths, as_written=as_written)] if paths else []
         for name, wanted in days.items():
@@ -496,6 +525,11 @@ class Lake:
                 frame = self._rows(layer, table, f"{self.uri}/{name}", as_written=as_written)
                 frames.append(frame if len(wanted) == _HOURS else frame.where(_within(wanted)))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames) if frames else None
+
+
+def _pointers(layer: str, table: str) -> str:
+    """Return the layer whose pointers cover a table."""
+    return f"{layer}/{table}" if table in APART else layer
 
 
 def _within(selected_hours: Sequence[datetime]) -> Column:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import reduce
@@ -280,8 +280,13 @@ def empty(lake: Lake, name: str) -> DataFrame:
 
 def silver_rows(lake: Lake, name: str, selected_hours: Sequence[datetime]) -> DataFrame:
     """Return the rows of a silver table in some hours, possibly none."""
-    found = lake.read("silver", name, selected_hours)
-    return empty(lake, name) if found is None else found
+    return silver_tables(lake, [name], selected_hours)[name]
+
+
+def silver_tables(lake: Lake, names: Collection[str], selected_hours: Sequence[datetime]) -> dict[str, DataFrame]:
+    """Return the rows of several silver tables in some hours; a table may have none."""
+    found = lake.read_tables("silver", names, selected_hours)
+    return {name: found[name] if name in found else empty(lake, name) for name in names}
 
 
 def read_manifests(lake: Lake, hours: Sequence[Hour]) -> Inputs:
