@@ -20,7 +20,7 @@ from jetstream_insights.findings.lifetime import COLUMNS
 from jetstream_insights.findings.over_time import KEPT
 from jetstream_insights.findings.registry import CheckSettings
 from jetstream_insights.findings.subjects import VIEWS
-from jetstream_insights.findings_job import Samples, hourly_samples, make_findings
+from jetstream_insights.findings_job import WRITTEN_AT_ONCE, Samples, hourly_samples, make_findings, united
 from jetstream_insights.lake import JUDGED, JUDGED_FORMAT, Lake, day_hours
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
@@ -78,11 +78,12 @@ def test_exactly_the_planted_faults_are_found(golden: Golden) -> None:
     assert states == {("open", "fail"), (None, "unknown"), ("fixed", "fail")}
 
 
+@pytest.mark.parametrize("little", [False, True])
 def test_critical_failure_is_a_warning_until_the_previous_snapshot_shows_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little: bool
 ) -> None:
     few_silver_tables(monkeypatch, "servers", "hosts")
-    made = Made(spark, tmp_path / "lake", HOUR.date())
+    made = Made(spark, tmp_path / "lake", HOUR.date(), little)
     for fleet, first in (("new", 0), ("lasting", 1)):
         for minutes, passwords in ((0, first), (30, 1)):
             replies = {**recorded("2.15.1"), "more": {"hosts": {"plaintext_passwords": passwords}}}
@@ -92,6 +93,17 @@ def test_critical_failure_is_a_warning_until_the_previous_snapshot_shows_it(
     failed = [row for row in made.rows("findings") if row["result"] == "fail"]
     found = {(row["fleet"], row["severity"], row["text"].endswith("; not in the snapshot before")) for row in failed}
     assert found == {("new", "warning", True), ("lasting", "critical", False)}
+
+
+def test_small_lakes_write_several_frames_at_once(spark: SparkSession) -> None:
+    one, two = "SELECT 1 AS a, 'one' AS b", "SELECT 'two' AS b, 2 AS a"
+    frames = [spark.sql(query) for query in [one, two] * WRITTEN_AT_ONCE][: WRITTEN_AT_ONCE + 1]
+    assert [*united(frames, little=False)] == frames
+    first, second = united(frames, little=True)
+    half = WRITTEN_AT_ONCE // 2
+    assert sorted(map(tuple, first.collect())) == [(1, "one")] * half + [(2, "two")] * half
+    assert second.collect() == frames[-1].collect()
+    assert [*united([], little=True)] == []
 
 
 def test_changed_columns_of_hours_require_a_new_format() -> None:

@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import HOSTS
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jetstream_insights.files import LakeError
@@ -44,7 +46,7 @@ from jetstream_insights.findings.lifetime import (
 )
 from jetstream_insights.findings.over_time import KEPT, STORED_TABLES, name_of_hours
 from jetstream_insights.findings.over_time import kept as stored_rows
-from jetstream_insights.findings.registry import CheckSettings, Registry, ThresholdError, settings
+from jetstream_insights.findings.registry import FAIL, Check, CheckSettings, Registry, ThresholdError, settings
 from jetstream_insights.findings.subjects import VIEWS
 from jetstream_insights.gold_job import newest_snapshots, silver_inputs, up_to_date
 from jetstream_insights.lake import FINDINGS_FORMAT, JUDGED, JUDGED_FORMAT, Lake, day_hours, new_run
@@ -200,6 +202,25 @@ def _grave_failures(results: DataFrame, registry: Registry) -> set[str]:
     }
 
 
+def _failures_of(checks: Iterable[Check]) -> Column:
+    """Return whether a row is a failure of one of the checks; never null."""
+    failed = (F.col("result") == FAIL) & F.col("check").isin([check.code for check in checks])
+    return F.coalesce(failed, F.lit(False))
+
+
+#: Views whose results a small lake writes at once. A write takes longer than the evaluation of the few rows, and a plan of more
+#: views takes longer to optimize than their own plans.
+WRITTEN_AT_ONCE = 8
+
+
+def united(frames: Iterable[DataFrame], little: bool) -> Iterator[DataFrame]:
+    """Yield the rows to write at once: in a small lake (`little`) those of several frames with the same columns, in a
+    single file. In other lakes each task of a joint plan would spend its time on reading that plan."""
+    remaining = iter(frames)
+    while batch := [*islice(remaining, WRITTEN_AT_ONCE if little else 1)]:
+        yield reduce(DataFrame.unionByName, batch).coalesce(1) if little else batch[0]
+
+
 @dataclass
 class Samples:
     """The samples of an hour: the last snapshot of each fleet. `before`: the hours of the snapshots before those."""
@@ -336,28 +357,32 @@ class _FindingsDay:
         """Provide the results of all parts, confirmed where necessary, until the context ends."""
         lake, judged = self._lake, f"{LAYER}/_judged/run={run}"
 
-        def stored(some: Iterable[Part]) -> list[tuple[Part, str]]:
-            found: list[tuple[Part, str]] = []
-            # One folder for each part: concurrent writes to the same folder would remove each other's temporary files.
-            each(some, lambda part: found.append((part, lake.write_draft(judged, part.rows))), lake.at_once)
-            return found
+        def stored(frames: Iterable[DataFrame]) -> DataFrame:
+            paths: list[str] = []
+            # One folder for each write: concurrent writes to the same folder would remove each other's temporary files.
+            each(united(frames, lake.little), lambda rows: paths.append(lake.write_draft(judged, rows)), lake.at_once)
+            return lake.spark.read.schema(DRAFT_COLUMNS).parquet(*paths) if paths else lake.nothing(DRAFT_COLUMNS)
 
-        def read(paths: Sequence[str]) -> DataFrame:
-            rows = lake.spark.read.schema(DRAFT_COLUMNS)
-            return rows.parquet(*paths) if paths else lake.nothing(DRAFT_COLUMNS)
+        doubtful: list[Part] = []
+
+        def part_rows(some: Iterable[Part]) -> Iterator[DataFrame]:
+            for part in some:
+                if part.grave:
+                    doubtful.append(part)
+                yield part.rows
 
         try:
             with _settings_of_judging(lake, bool(self._registry.checks.keys() - REGISTRY.checks.keys())):
-                first = stored(parts)
-                failing = _grave_failures(read([path for part, path in first if part.grave]), self._registry)
-                paths, again = [], []
-                for part, path in first:
+                rows = stored(part_rows(parts))
+                failing = _grave_failures(rows, self._registry)
+                confirmed, judged_again = [], []
+                for part in doubtful:
                     if unsure := [check for check in part.grave if check.code in failing]:
-                        again.append(Part(part.confirm(read([path]), unsure)))
-                    else:
-                        paths.append(path)
-                paths += [path for _part, path in stored(again)]
-            yield single_results(read(paths))
+                        confirmed.append(part.confirm(rows.where(_failures_of(unsure)), unsure))
+                        judged_again += unsure
+                if confirmed:
+                    rows = rows.where(~_failures_of(judged_again)).unionByName(stored(confirmed))
+            yield single_results(rows)
         finally:
             lake.files.delete(judged)
 
