@@ -213,13 +213,12 @@ def judged_rows(frame: DataFrame, view: View, checks: Sequence[Check], settings:
     if not view.overridden:
         # Each column takes time to plan, and constants make the plan smaller.
         checks = [check.with_numbers(settings.thresholds) for check in checks]
-    thresholds = {
-        check.name(threshold.key): _threshold(check, threshold, settings)
+    thresholds = [
+        f"{_threshold(check, threshold, settings)} AS `{check.name(threshold.key)}`"
         for check in checks
         for threshold in check.thresholds
-    }
-    # Spark Connect rejects an empty set of columns.
-    known = frame.withColumns(thresholds) if thresholds else frame
+    ]
+    known = _with_numbers(frame).selectExpr("*", *thresholds) if thresholds else frame
     passes = {check.code: f"`{check.code}` = '{PASS}'" for check in checks}
     near = {check.code: f"{passes[check.code]} AND {_near(check)}" for check in checks if check.code in steady}
     shown = (
@@ -261,31 +260,47 @@ def _near(check: Check) -> str:
     return is_near(f"CAST({check.sql(check.value)} AS DOUBLE)", f"CAST({check.sql(check.compared_with)} AS DOUBLE)")
 
 
-def _threshold(check: Check, threshold: Threshold, settings: CheckSettings) -> Column:
-    """Return a threshold from the metadata of the stream or consumer, otherwise from the settings, otherwise the default. Null if
-    the metadata cannot be parsed."""
-    name = check.name(threshold.key)
-    default = F.lit(float(settings.thresholds.get(name, threshold.default)))
-    own = F.try_element_at("metadata", F.lit(OWN_METADATA + name))
-    chosen = F.when(own.isNotNull(), _number(own, threshold))
-    if threshold.monitor:
-        shared = F.try_element_at("metadata", F.lit(MONITOR_METADATA + threshold.monitor))
-        number = _number(shared, threshold)
-        # In the shared key, 0 disables the threshold and is ignored.
-        chosen = chosen.when(shared.isNotNull() & (F.coalesce(number, F.lit(1.0)) != 0), number)
-    return chosen.otherwise(default)
+#: The columns with the thresholds in the metadata of a row, by key: as plain numbers, and with durations in seconds.
+_NUMBERS, _SECONDS = "_numbers", "_seconds"
 
 
-def _number(text: Column, threshold: Threshold) -> Column:
-    def parsed(text: Column) -> Column:
+def _with_numbers(frame: DataFrame) -> DataFrame:
+    """Add the thresholds in the metadata of each row. A value that cannot be parsed is null. Parsing has a regular expression for
+    each unit of time, so a plan that parses each threshold on its own takes much longer to build."""
+    prefixes = (OWN_METADATA, MONITOR_METADATA)
+    given = F.map_filter("metadata", lambda key, _text: reduce(Column.__or__, map(key.startswith, prefixes)))
+
+    def number(text: Column) -> Column:
         # Java parses 8d and 8f as the number 8.
-        number = F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
-        return F.coalesce(number, F.when(text.rlike(_DURATION), go_seconds(text))) if threshold.unit == "s" else number
+        return F.when(~text.rlike(r"[dDfF]\s*$"), text.try_cast("double"))
 
-    # No value exceeds NaN or infinity: the check would always pass. A lambda keeps the plan small: a column would repeat the
-    # number, which has a regular expression for each unit of time.
-    numbers = F.filter(F.transform(F.array(text), parsed), lambda number: (number >= 0) & (number < math.inf))
-    return F.get(numbers, F.lit(0))
+    def with_duration(text: Column) -> Column:
+        return F.coalesce(number(text), F.when(text.rlike(_DURATION), go_seconds(text)))
+
+    def numbers(parse: Callable[[Column], Column]) -> Column:
+        parsed = F.transform_values(given, lambda _key, text: parse(text))
+        # No value exceeds NaN or infinity: the check would always pass.
+        return F.transform_values(parsed, lambda _key, value: F.when((value >= 0) & (value < math.inf), value))
+
+    return frame.withColumns({_NUMBERS: numbers(number), _SECONDS: numbers(with_duration)})
+
+
+def _threshold(check: Check, threshold: Threshold, settings: CheckSettings) -> str:
+    """Return, as SQL, a threshold from the metadata of the stream or consumer, otherwise from the settings, or the default.
+    Null if the metadata cannot be parsed."""
+    name = check.name(threshold.key)
+
+    def value(columns: str, key: str) -> str:
+        return f"try_element_at({columns}, {literal(key)})"
+
+    numbers, own = _SECONDS if threshold.unit == "s" else _NUMBERS, OWN_METADATA + name
+    cases = f"WHEN {value('metadata', own)} IS NOT NULL THEN {value(numbers, own)}"
+    if threshold.monitor:
+        shared = MONITOR_METADATA + threshold.monitor
+        number = value(numbers, shared)
+        # In the shared key, 0 disables the threshold and is ignored.
+        cases += f" WHEN {value('metadata', shared)} IS NOT NULL AND coalesce({number}, 1D) <> 0 THEN {number}"
+    return f"CASE {cases} ELSE {float(settings.thresholds.get(name, threshold.default))!r}D END"
 
 
 def _columns(check: Check) -> list[str]:
