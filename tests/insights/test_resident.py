@@ -108,6 +108,27 @@ def test_without_a_session_spark_is_started_for_the_run(tmp_path: Path, capfd: p
         assert f"No session is running at {path}" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("answer", "status"), [(b"", None), (b'["err", "silver"]\n', 1), (b"no JSON\n", 1)])
+def test_a_run_is_lost_with_its_session_only_after_it_began(
+    tmp_path: Path, answer: bytes, status: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as session:
+        session.bind(str(path))
+        session.listen()
+
+        def end_early() -> None:
+            with session.accept()[0] as connection:
+                connection.makefile().readline()
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=end_early)
+        thread.start()
+        assert ask(path, ["silver"], cli.say) == status
+        thread.join()
+    assert ("ended before the run did" in capsys.readouterr().err) == (status == 1)
+
+
 @pytest.mark.parametrize("arguments", [["session"], ["session", "--lake", "x"], ["session", "silver"]])
 def test_a_session_without_a_socket_or_with_other_jobs_is_refused(arguments: Sequence[str]) -> None:
     with pytest.raises(SystemExit) as refused:

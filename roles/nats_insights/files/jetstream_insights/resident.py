@@ -31,6 +31,8 @@ from jetstream_insights.files import LakeError
 LIFETIME = 24 * 60 * 60
 #: Runs that may wait for the one that is executed.
 _WAITING = 16
+#: Seconds in which a client must send its request, or read the output of its run.
+_PATIENCE = 60
 
 Run = Callable[[Sequence[str]], int]
 Say = Callable[[str], None]
@@ -66,7 +68,7 @@ def serve(path: Path, run: Run, call_jvm: Callable[[], object], say: Say, lifeti
             except TimeoutError:
                 break
             with connection:
-                connection.settimeout(None)
+                connection.settimeout(_PATIENCE)
                 _serve_one(connection, run, say)
             call_jvm()
         path.unlink(missing_ok=True)
@@ -135,24 +137,27 @@ def _status(run: Run, arguments: Sequence[str], directory: str) -> int:
 
 def ask(path: Path, arguments: Sequence[str], say: Say) -> int | None:
     """Execute a command line in the session of the socket `path`, print its output, and return its exit status: 1 if the session
-    ends before the run. None if there is no session."""
+    ends before the run. None if there is no session, or if it ends before the run begins."""
     connection = _connected(path)
     if connection is None:
         return None
+    begun, reason = False, "its log has the reason"
     streams = {"out": sys.stdout, "err": sys.stderr}
     with connection, connection.makefile("r", encoding="utf-8") as lines:
         request = {"arguments": list(arguments), "directory": os.getcwd()}
         try:
             connection.sendall(f"{json.dumps(request)}\n".encode())
             for line in lines:
+                begun = True
                 name, content = json.loads(line)
                 if name == "status":
                     return int(content)
                 print(content, end="", file=streams[name], flush=True)
         except (OSError, ValueError) as error:
-            say(f"FAILED: the connection to the session {path} was lost: {error}")
-            return 1
-    say(f"FAILED: the session {path} ended before the run did; its log has the reason")
+            reason = str(error)
+    if not begun:
+        return None
+    say(f"FAILED: the session {path} ended before the run did: {reason}")
     return 1
 
 
