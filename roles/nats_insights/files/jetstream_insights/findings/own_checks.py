@@ -53,7 +53,8 @@ def verify(spark: SparkSession, given: ChecksFile) -> None:
 
 def _problems(spark: SparkSession, check: Check, given: ChecksFile) -> Iterator[str]:
     view = VIEWS[check.view]
-    frame = empty_view(spark, view)
+    rows = empty_view(spark, view)
+    frame = rows
     for threshold in check.thresholds:
         frame = frame.withColumn(check.name(threshold.key), F.lit(threshold.default))
     expressions = {
@@ -75,7 +76,7 @@ def _problems(spark: SparkSession, check: Check, given: ChecksFile) -> Iterator[
             yield f"{place}: {key} of {check.code}: {_reason(error, frame, view)}"
     if not wrong:
         try:
-            _schema = judged_rows(frame, view, [check], CheckSettings()).schema
+            _schema = judged_rows(rows, view, [check], CheckSettings()).schema
         except PySparkException as error:
             yield f"{given.places[check.code, 'expression']}: {check.code}: {_reason(error, frame, view)}"
 
