@@ -46,10 +46,11 @@ def test_the_program_of_the_timer_runs_the_jobs_of_the_last_day(tmp_path: Path) 
     play = tmp_path / "play.yml"
     pack = ROLE.parent / "nats_program/files/pack.py"
     play.write_text(PLAY.format(role=ROLE, python=sys.executable, pack=pack, folder=tmp_path))
-    scheduled = yaml.safe_load((ROLE / "tasks/jobs_timer.yml").read_text())[1]["vars"]
+    tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "tasks/jobs_timer.yml").read_text())}
+    scheduled = tasks["Schedule the jobs"]["vars"]
     variables = {
         "settings": scheduled["nats_program_settings"],
-        "fail_on": scheduled["fail_on"],
+        **{name: scheduled[name] for name in ("fail_on", "of_program", "socket")},
         "nats_insights_dir": str(tmp_path / "pipeline"),
         "nats_insights_lake": str(tmp_path / "lake"),
         "nats_insights_venv": sys.prefix,
