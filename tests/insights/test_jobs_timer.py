@@ -48,8 +48,9 @@ def test_the_program_of_the_timer_runs_the_jobs_of_the_last_day(tmp_path: Path) 
     play.write_text(PLAY.format(role=ROLE, python=sys.executable, pack=pack, folder=tmp_path))
     tasks = {task["name"]: task for task in yaml.safe_load((ROLE / "tasks/jobs_timer.yml").read_text())}
     scheduled = tasks["Schedule the jobs"]["vars"]
+    timer = tasks["Schedule the jobs"]["block"][0]["vars"]
     variables = {
-        "settings": scheduled["nats_program_settings"],
+        "settings": timer["nats_program_settings"],
         **{name: scheduled[name] for name in ("fail_on", "of_program", "socket")},
         "nats_insights_dir": str(tmp_path / "pipeline"),
         "nats_insights_lake": str(tmp_path / "lake"),
