@@ -10,6 +10,7 @@ import hashlib
 import os
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.hashing import secure_hash
 
 from ..module_utils.host.subsets import SUBSETS, requested_subsets
@@ -49,6 +50,11 @@ class ActionModule(HostModuleAction):
         task.no_log = context.no_log = True
         try:
             result: dict[str, Any] = super().run(tmp, task_vars)
+        except AnsibleConnectionFailure:
+            task.no_log, context.no_log = asked
+            # With no_log, the connection hides why it failed. This command fails for the same reason.
+            self._low_level_execute_command("true")
+            raise
         finally:
             task.no_log, context.no_log = asked
         return result
