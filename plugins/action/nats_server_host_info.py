@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
@@ -42,19 +44,24 @@ class ActionModule(HostModuleAction):
         return {**result, "_ansible_no_log": True}
 
     def _run_privately(self, tmp: Any, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the module's result. The connection does not print it with -vvv, and the host does not log the options. Unlike
-        a task with no_log, this one still reports why it cannot connect."""
+        """Return the module's result. Unlike a task with no_log, this one still reports why it cannot connect."""
+        try:
+            with self._hidden():
+                result: dict[str, Any] = super().run(tmp, task_vars)
+        except AnsibleConnectionFailure:
+            # With no_log, the connection hides why it failed. This command fails for the same reason.
+            self._low_level_execute_command("true")
+            raise
+        return result
+
+    @contextmanager
+    def _hidden(self) -> Iterator[None]:
+        """Keep the connection from printing results with -vvv, and the host from logging options."""
         # The connection has its own copy of the play's context.
         task, context = self._task, self._connection._play_context
         asked = task.no_log, context.no_log
         task.no_log = context.no_log = True
         try:
-            result: dict[str, Any] = super().run(tmp, task_vars)
-        except AnsibleConnectionFailure:
-            task.no_log, context.no_log = asked
-            # With no_log, the connection hides why it failed. This command fails for the same reason.
-            self._low_level_execute_command("true")
-            raise
+            yield
         finally:
             task.no_log, context.no_log = asked
-        return result

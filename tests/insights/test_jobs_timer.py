@@ -51,7 +51,7 @@ def test_the_program_of_the_timer_runs_the_jobs_of_the_last_day(tmp_path: Path) 
     timer = tasks["Schedule the jobs"]["block"][0]["vars"]
     variables = {
         "settings": timer["nats_program_settings"],
-        **{name: scheduled[name] for name in ("fail_on", "of_program", "socket")},
+        **{name: scheduled[name] for name in ("fail_on", "program_environment", "socket")},
         "nats_insights_dir": str(tmp_path / "pipeline"),
         "nats_insights_lake": str(tmp_path / "lake"),
         "nats_insights_venv": sys.prefix,

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +21,7 @@ from jetstream_insights.session import FOR_LITTLE, SizeSettings
 from pyspark.sql import SparkSession
 from support.fleet import START, Fleet
 from support.lakes import published_rows
-from support.spark_cluster import end, wait
+from support.spark_cluster import resident, wait
 
 DAY = ["--from", "2026-11-01", "--to", "2026-11-02"]
 #: All other checks are skipped: the results of each check are tested elsewhere.
@@ -44,15 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def path(folder: Path) -> Iterator[Path]:
     """Return the socket of a session in another process."""
-    found, log = folder / "socket", folder / "session.log"
-    command = [sys.executable, "-m", "jetstream_insights", "session", "--session", str(found), "--master", "local[1]"]
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stderr=output, start_new_session=True)
-    try:
-        wait(lambda: "waits for runs" in log.read_text() or process.poll() is not None, log)
+    with resident(found := folder / "socket", "--master", "local[1]"):
         yield found
-    finally:
-        end(process, signal.SIGTERM)
 
 
 def test_a_run_in_the_session_has_the_results_of_a_run_of_its_own(

@@ -57,6 +57,20 @@ def wait(what: Callable[[], bool], log: Path) -> None:
 
 
 @contextmanager
+def resident(path: Path, *options: str) -> Iterator[None]:
+    """Keep a session of the insights running in another process until the context ends. `path`: its socket."""
+    log = path.with_name(f"{path.name}.log")
+    command = [sys.executable, "-m", "jetstream_insights", "session", "--session", str(path), *options]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stderr=output, start_new_session=True)
+    try:
+        wait(lambda: "waits for runs" in log.read_text() or process.poll() is not None, log)
+        yield
+    finally:
+        end(process, signal.SIGTERM)
+
+
+@contextmanager
 def standalone(folder: Path, workers: int, memory: str) -> Iterator[str]:
     """Yield the URL of a master whose workers have one core and this much memory each; `folder` receives their logs and
     files."""

@@ -46,11 +46,9 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
 def _lines(state: State) -> list[str]:
     """Return the required action of a host with its reasons, if any, and the findings about its tuning."""
     required = state.get("required_action") or {"action": "none", "reasons": []}
-    action = [] if required["action"] == "none" else [required["action"]]
-    reasons = "; ".join(required["reasons"])
-    return [": ".join([*action, reasons] if reasons else action)] * bool(action or reasons) + [
-        *state.get("tuning_findings", [])
-    ]
+    action = "" if required["action"] == "none" else required["action"]
+    line = ": ".join(filter(None, (action, "; ".join(required["reasons"]))))
+    return [*filter(None, [line]), *state.get("tuning_findings", [])]
 
 
 def maintenance_marks(

@@ -37,7 +37,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapsh
 from bench.insights.events import by_table, settings
 from bench.insights.processes import tree
 from support.fleet import START, Fleet
-from support.spark_cluster import wait
+from support.spark_cluster import resident
 
 #: Rows that 1,000 servers with 50,000 streams write in a day, with a snapshot every minute.
 DAY_OF_1000 = 50_000 * 2.5 * 1440
@@ -139,18 +139,14 @@ def resident_runs(command: Sequence[str], folder: Path, times: int) -> Iterator[
     """Yield the wall seconds of each run of a command in a session that executes all of them."""
     if not times:
         return
-    path, log = folder / "session", folder / "session.log"
-    spark = [part for name in ("--master", "--memory") for part in (name, command[command.index(name) + 1])]
-    serve = [*command[:3], "session", "--session", str(path), *spark]
-    with log.open("w") as output, subprocess.Popen(serve, stderr=output) as session:
-        try:
-            wait(lambda: "waits for runs" in log.read_text() or session.poll() is not None, log)
-            for _time in range(times):
-                start = time.monotonic()
-                subprocess.run([*command, "--session", str(path)], check=True, capture_output=True)
-                yield time.monotonic() - start
-        finally:
-            session.terminate()
+    path = folder / "session"
+    with resident(
+        path, *(part for name in ("--master", "--memory") for part in (name, command[command.index(name) + 1]))
+    ):
+        for _time in range(times):
+            start = time.monotonic()
+            subprocess.run([*command, "--session", str(path)], check=True, capture_output=True)
+            yield time.monotonic() - start
 
 
 def run(lake: Path, rows: int, given: argparse.Namespace) -> tuple[int, float]:

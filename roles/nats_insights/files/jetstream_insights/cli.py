@@ -172,8 +172,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a Spark setting, unless spark-submit started it; may be given more than once",
     )
-    # A resident session sets its settings for the amount of data.
-    found.set_defaults(size_settings=None)
     found.add_argument(
         "--session",
         type=Path,
@@ -278,7 +276,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _given(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the arguments. Ends the program with exit status 2 if they contradict each other."""
     given = parser().parse_args(arguments)
     given.end = given.end or datetime.now(timezone.utc)
@@ -320,9 +318,7 @@ def _keep_session(given: argparse.Namespace) -> int:
         sizes, jvm = SizeSettings(spark), cast(Any, spark.sparkContext._jvm)
 
         def run(arguments: Sequence[str]) -> int:
-            asked = _given(arguments)
-            asked.size_settings = sizes
-            return run_jobs(asked)
+            return run_jobs(_given(arguments), sizes)
 
         serve(given.session, run, jvm.java.lang.System.nanoTime, say)
     except (LakeError, Py4JError, OSError) as error:
@@ -331,8 +327,9 @@ def _keep_session(given: argparse.Namespace) -> int:
     return DONE
 
 
-def run_jobs(given: argparse.Namespace) -> int:
-    """Run the jobs and return the exit status."""
+def run_jobs(given: argparse.Namespace, size_settings: SizeSettings | None = None) -> int:
+    """Run the jobs and return the exit status. `size_settings`: those of a resident session."""
+    given.size_settings = size_settings
     start, end = given.begin, given.end
     severe = SEVERITIES[: SEVERITIES.index(given.fail_on) + 1] if given.fail_on else ()
     status = DONE

@@ -297,7 +297,7 @@ class _FindingsDay:
         say(f"{self._day}  {len(stale)} hours")
         samples = [self._samples[hour.hour] for hour in stale if hour.hour in self._samples]
         read = {*(hour.hour for hour in stale), *(hour for sample in samples for hour in sample.before)}
-        tables = self._tables([hour for hour in self._hours if hour.hour in read], False)
+        tables = self._tables([hour for hour in self._hours if hour.hour in read], periods=[False])
         snapshots = [name for sample in samples for name in sample.snapshots]
         run = new_run()
         with self._results(run, judge_moments(tables, snapshots, self._registry, wanted)) as results:
@@ -330,9 +330,11 @@ class _FindingsDay:
         lake, day = self._lake, self._day
         if kept:
             period_tables = {name_of_hours(name): rows for name, rows in self._kept(KEPT).items()}
-            parts = judge_time({**self._tables(self._hours, True), **period_tables}, self._registry, self._wanted)
+            parts = judge_time(
+                {**self._tables(self._hours, periods=[True]), **period_tables}, self._registry, self._wanted
+            )
         else:
-            tables = self._tables(self._hours, False, True)
+            tables = self._tables(self._hours, periods=[False, True])
             snapshots = [name for samples in self._samples.values() for name in samples.snapshots]
             parts = judge(tables, snapshots, self._registry, self._wanted)
         # Passes are only counted, and so not stored. Evaluation is most of the work, so all tables use the same results.
@@ -396,7 +398,7 @@ class _FindingsDay:
         made = F.col("check").isin([check.code for check in enabled_checks(self._registry, self._wanted, period=False)])
         return {name: frame.where(made) for name, frame in self._kept(HOURLY_COLUMNS).items()}
 
-    def _tables(self, selected_hours: Sequence[datetime], *periods: bool) -> dict[str, DataFrame]:
+    def _tables(self, selected_hours: Sequence[datetime], periods: Sequence[bool]) -> dict[str, DataFrame]:
         """Return the available tables that the enabled checks of moments (False), of the entire period (True) or of both read:
         silver even if empty, gold and hosts only if present."""
         lake, silver = self._lake, {*_SILVER, "advisories"}

@@ -76,23 +76,20 @@ def serve(path: Path, run: Run, call_jvm: Callable[[], object], say: Say, lifeti
 
 def _listener(path: Path) -> socket.socket:
     """Return a socket that listens at `path`. The file of a session that was killed is replaced."""
+    if (other := _connected(path)) is not None:
+        other.close()
+        raise LakeError(f"--session: another session already uses {path}")
     found = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
     try:
-        if _connected(path) is not None:
-            raise LakeError(f"--session: another session already uses {path}")
         path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            found.bind(str(path))
-        finally:
-            os.umask(before)
+        found.bind(str(path))
         found.listen(_WAITING)
     except OSError as error:
         found.close()
         raise LakeError(f"--session: {path}: {error.strerror or error}") from error
-    except LakeError:
-        found.close()
-        raise
+    finally:
+        os.umask(before)
     return found
 
 
