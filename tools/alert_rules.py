@@ -23,12 +23,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from generated import ROOT, write_or_check
+from generated import ROOT, anchor, write_or_check
 
 sys.path += [str(ROOT / "roles/nats_insights/files"), os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]]
 
 # None of these modules imports Spark.
-from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import EXPIRY_DAYS, STORAGE_PERCENT
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import MAX_AGE
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import (
+    BACKUP_HOURS,
+    EXPIRY_DAYS,
+    STORAGE_PERCENT,
+)
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import CRITICAL as GRAVE
 from jetstream_insights.findings.registry import Check
@@ -84,6 +89,7 @@ _JWT_EFFECT = (
     "A JWT of kind {{ $labels.kind }} (account {{ $labels.account }}, role {{ $labels.role }}) expires; {{ $value }} "
     "connections are then closed."
 )
+_BACKUP_AGE = "The oldest last backup of a stream of fleet {{ $labels.fleet }} is {{ $value | humanizeDuration }} old."
 _BROKEN = "A consumer, a replica or a move is broken"
 _STOPPED = "A run stops in the middle"
 _UNPROTECTED = "Backups fail or are old"
@@ -97,7 +103,7 @@ ALERTS: tuple[Alert, ...] = (
         "2m",
         CRITICAL,
         "The servers cannot be queried",
-        "No server of fleet { $labels.fleet } can be queried; natsops_failure and the exporter's journal have the "
+        "No server of fleet {{ $labels.fleet }} can be queried; natsops_failure and the exporter's journal have the "
         "reason.",
         "No server answers",
         ("cluster_unreachable",),
@@ -157,7 +163,7 @@ ALERTS: tuple[Alert, ...] = (
         "30m",
         WARNING,
         "One more failure would cost a quorum",
-        "{ $value } groups ({ $labels.kind }) of { $labels.cluster } would lose their quorum with one more failure.",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} would lose their quorum with one more failure.",
         _BEHIND,
         ("catching_up",),
     ),
@@ -177,7 +183,7 @@ ALERTS: tuple[Alert, ...] = (
         "15m",
         WARNING,
         "Streams or consumers are faulty",
-        "{ $value } groups ({ $labels.kind }) of { $labels.cluster } are faulty: natsops_asset_at_fault lists them.",
+        "{{ $value }} groups ({{ $labels.kind }}) of {{ $labels.cluster }} are faulty: natsops_asset_at_fault lists them.",
         _BROKEN,
         ("asset_fault",),
     ),
@@ -321,11 +327,20 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "NatsopsBackupOld",
-        "time() - natsops_backup_oldest_timestamp_seconds > 2 * 86400",
+        f"time() - natsops_backup_oldest_timestamp_seconds > {BACKUP_HOURS.warning} * 3600",
         "1h",
         WARNING,
-        "A backup is older than two days",
-        "The oldest last backup of a stream of fleet {{ $labels.fleet }} is {{ $value | humanizeDuration }} old.",
+        f"A backup is older than {BACKUP_HOURS.warning} hours",
+        _BACKUP_AGE,
+        _UNPROTECTED,
+    ),
+    Alert(
+        "NatsopsBackupTooOld",
+        f"time() - natsops_backup_oldest_timestamp_seconds > {BACKUP_HOURS.critical} * 3600",
+        "1h",
+        CRITICAL,
+        f"A backup is older than {BACKUP_HOURS.critical} hours",
+        _BACKUP_AGE,
         _UNPROTECTED,
     ),
     Alert(
@@ -357,7 +372,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "NatsopsAssetsNotCompared",
-        "time() - natsops_assets_compared_timestamp_seconds > 26 * 3600",
+        f"time() - natsops_assets_compared_timestamp_seconds > {MAX_AGE:.0f}",
         "1h",
         WARNING,
         "Documents have not been compared with their assets",
@@ -429,11 +444,6 @@ SILENT = {
     "maintenance": "no fault: NatsopsMaintenanceOverdue fires when it lasts too long",
     "request": "an objection to a requested stop; the exporter requests none",
 }
-
-
-def anchor(section: str) -> str:
-    """Return a section's anchor, as GitHub derives it."""
-    return re.sub(r"[^\w -]", "", section.lower()).replace(" ", "-")
 
 
 def runbook(section: str) -> str:

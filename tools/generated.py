@@ -6,10 +6,16 @@ table."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor of a Markdown heading, as GitHub derives it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def write_or_check(file: Path, text: str, arguments: Sequence[str]) -> int:

@@ -27,8 +27,8 @@ from typing import Any
 from unittest import mock
 
 import yaml
+from generated import ROOT, anchor
 
-ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 COLLECTION = "natsops.jetstream"
 #: Written by tools/dependencies.py.
@@ -59,6 +59,8 @@ SUBJECTS = {
     "One host": "server_host_info server_binary server_files server_process server_firewall server_tuning store_copy "
     "adoption certificate",
 }
+#: The lines of README.md around the list of modules.
+LIST_BEGINS, LIST_ENDS = "<!-- modules: written by `make docs` -->", "<!-- end of modules -->"
 NOTICE = "<!-- Written by `make docs`; change its sources instead. -->"
 
 
@@ -286,7 +288,19 @@ def module_pages() -> dict[Path, str]:
         )
         for name, entry in docs.items()
     }
-    return {REFERENCE / "modules.md": "\n".join(lines).rstrip() + "\n", **pages}
+    return {REFERENCE / "modules.md": "\n".join(lines).rstrip() + "\n", ROOT / "README.md": readme(), **pages}
+
+
+def readme() -> str:
+    """Return README.md with the current list of modules by subject."""
+    rows = (
+        (f"[{title}](docs/reference/modules.md#{anchor(title)})", ", ".join(map(code, names.split())))
+        for title, names in SUBJECTS.items()
+    )
+    before, _old, after = re.split(
+        f"(?<={LIST_BEGINS}\n)(.*?)(?={LIST_ENDS})", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    return before + "\n".join(table(("subject", "modules, without `nats_`"), rows)) + f"\n{after}"
 
 
 def linked(lines: Iterable[str], page: str) -> str:

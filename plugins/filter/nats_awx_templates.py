@@ -13,6 +13,7 @@ description:
   - Adds to each job template the credentials that its playbook needs and, if the inventory has several clusters, a
     question for one of them. Returns the schedules with answers to all required questions. The playbook
     C(awx.configure) uses it.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

@@ -12,6 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - Returns workflows with the nodes plan, approval and run, as options of modules of the collection C(awx.awx). The
     playbook C(awx.configure) uses it.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, prefix, organization, approval_hours, clusters
 options:
   _input:

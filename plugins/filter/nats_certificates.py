@@ -14,6 +14,7 @@ description:
   - With O(key), it also returns the reasons why a server cannot present the first certificate. This certificate is
     checked against the key, the current time and the names under which the server is reached; its issuer is not
     checked.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

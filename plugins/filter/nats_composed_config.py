@@ -14,6 +14,7 @@ description:
     Routes, gateways and leafnode remotes come from the servers in O(topology); their credentials are percent-encoded
     into each URL.
   - C(config) and C(config_host) of the input take precedence over the composed keys.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, topology, host_state, live, leaving
 options:
   _input:

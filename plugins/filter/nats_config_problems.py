@@ -12,6 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - Returns all problems of a configuration at once, including problems that C(nats-server -t) finds late or not at all.
   - An error prevents the server from starting or working. A warning is only informational.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, context
 options:
   _input:

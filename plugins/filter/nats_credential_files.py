@@ -12,6 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - Lists the files that the users of a document of accounts name in C(deliver), grouped by host. The result contains no
     secret.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

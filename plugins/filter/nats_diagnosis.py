@@ -14,6 +14,7 @@ description:
     clocks, slow consumers, storage and certificates, and reports problems and the next steps.
   - Anything that could not be checked is listed, and does not count as healthy. The playbook
     C(natsops.jetstream.diagnose) collects the data and prints the diagnosis.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, server_info
 options:
   _input:

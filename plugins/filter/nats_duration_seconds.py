@@ -11,6 +11,7 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Parses the durations of nats-server's configuration, such as V(1m30s). A bare number means seconds.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

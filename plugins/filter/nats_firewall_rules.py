@@ -13,6 +13,7 @@ description:
   - Returns the O(natsops.jetstream.nats_server_firewall#module:rules) for a structured nats-server configuration and
     the servers listed by P(natsops.jetstream.nats_topology#filter).
   - Listeners on loopback addresses need no rule.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

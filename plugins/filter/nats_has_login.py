@@ -10,7 +10,8 @@ short_description: Check whether the modules can log in to the servers of the ro
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Only the role P(natsops.jetstream.nats_server#role) needs this filter.
+  - Only the role P(natsops.jetstream.nats_server#role) needs this filter; its input may change in any
+    release.
   - Returns whether the inventory or the environment of the controller contains credentials.
 positional: _input
 options:

@@ -19,6 +19,7 @@ description:
     cut it off.
   - Every client connection requires one comparison. On one core of a current server, a comparison takes about 2 ms at
     cost 4, 16 ms at cost 8, 120 ms at cost 11, and one second at cost 14.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 requirements:
   - libpass, or passlib, or bcrypt on the controller
 positional: _input

@@ -12,6 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - Returns every listener of a structured nats-server configuration with an address to which the host itself can
     connect.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

@@ -12,6 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - The lock of a cluster requires more than half of its hosts, even if the play contains only some of them. Each host of
     the play locks itself and an equal share of the hosts outside the play.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, host, play_hosts, active
 options:
   _input:

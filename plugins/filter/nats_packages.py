@@ -10,7 +10,8 @@ short_description: Return the package names and commands of a package manager
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
-  - Returns names and commands that differ between distributions, for the roles of this collection.
+  - Returns names and commands that differ between distributions.
+  - Only the roles of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

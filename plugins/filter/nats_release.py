@@ -11,6 +11,7 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Returns the address of the archive for a host, and the checksum that it must have.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

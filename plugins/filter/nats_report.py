@@ -15,6 +15,7 @@ description:
   - The labelled totals count each stream once and, separately, every replica. Servers that did not respond and groups
     without a leader are included as marked rows.
   - The playbook C(natsops.jetstream.report) collects the data and prints the reports.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, server_info, reports
 options:
   _input:

@@ -13,6 +13,7 @@ description:
   - Compares the observed state of a host with the desired one, and returns the action that brings the host to the
     desired state.
   - The decision never depends on whether an earlier task changed a file, so the next run completes an interrupted run.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

@@ -16,6 +16,7 @@ description:
     so the rotation uses a second user of the same account to replace a password without refusing a login. The plan
     contains secrets.
   - V(certificates) renews certificates or replaces their authority.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, subject
 options:
   _input:

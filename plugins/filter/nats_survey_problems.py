@@ -11,6 +11,7 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Compares texts with regular expressions. AWX checks only the length of an answer.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, forms
 options:
   _input:

@@ -12,6 +12,7 @@ author: natsops maintainers (@natsops)
 description:
   - Returns the paths of the files that the role C(natsops.jetstream.nats_server) copies to a host or creates for it. Only this
     role needs the filter; its input may change in any release.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, host
 options:
   _input:

@@ -16,6 +16,7 @@ description:
     role, because the variables of other hosts do not contain them.
   - Reading the variables of many hosts takes a while, so store the result.
     P(natsops.jetstream.nats_composed_config#filter) creates routes, gateways and leafnode remotes from the result.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input, hostvars
 options:
   _input:

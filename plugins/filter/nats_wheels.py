@@ -11,6 +11,7 @@ version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
   - Selects the files of an offline bundle that pip needs to install the packages of a lock.
+  - Only the roles and playbooks of this collection need this filter; it may change in any release.
 positional: _input
 options:
   _input:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The default thresholds of measurements that several parts evaluate: the health gate, the diagnosis, nats_check, the
-alert rules and the insights. Pure.
+alerts for Prometheus (tools/alert_rules.py) and the insights. Pure.
 
 A threshold that only one of them uses is defined there."""
 
@@ -20,6 +20,8 @@ class Levels(NamedTuple):
 
 #: Days until the expiry of a certificate (jsm.go audit SERVER_008) or of a JWT.
 EXPIRY_DAYS = Levels(30, 7)
+#: Hours since a stream was last found equal to its backup, for a backup every night: one missed night is a warning.
+BACKUP_HOURS = Levels(26, 50)
 #: Percent of a limit of JetStream's storage (nats server check jetstream) or of a file system.
 STORAGE_PERCENT = Levels(75, 90)
 #: Raft entries that a replica may be behind its leader, and seconds since the leader's last contact with it

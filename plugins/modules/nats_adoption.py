@@ -18,6 +18,7 @@ description:
     configuration cannot be interpreted.
   - Existing files with different contents are overwritten only if O(force) is true.
   - Runs on the controller and does not connect to any server.
+  - Only the roles of this collection need this module; its options may change in any release.
 options:
   servers:
     description: >-

@@ -703,7 +703,7 @@ from ..module_utils.nats.client import Call, NatsFailure
 from ..module_utils.nats.jetstream_api import JetStreamApi, require_name
 from ..module_utils.nats.replies import build_cluster
 from ..module_utils.nats.system_api import SystemApi
-from ..module_utils.thresholds import MAX_ACTIVE, MAX_LAG, STORAGE_PERCENT
+from ..module_utils.thresholds import BACKUP_HOURS, MAX_ACTIVE, MAX_LAG, STORAGE_PERCENT
 
 #: Failure codes of a connection. After one of them, every other check of the same user also fails.
 _NO_CONNECTION = ("unreachable", "authorization", "tls")
@@ -1008,7 +1008,7 @@ SPECS: dict[str, dict[str, dict[str, Any]]] = {
         "directory": {"type": "path", "required": True},
         **PLACE_SPEC,
         "streams": {"type": "list", "elements": "str", "default": ["*"]},
-        **_pair("age", "str", "26h", "50h"),
+        **_pair("age", "str", f"{BACKUP_HOURS.warning}h", f"{BACKUP_HOURS.critical}h"),
         **_pair("proof", "str"),
     },
 }

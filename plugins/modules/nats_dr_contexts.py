@@ -16,6 +16,7 @@ description:
     restores them after M(natsops.jetstream.nats_dr_failback).
   - The original context is saved in the file C(<name>.json.before_failover) in the same directory, from which the
     context can be restored. Users, passwords and certificates of a context are kept, and must be valid on both sides.
+  - Only the roles of this collection need this module; its options may change in any release.
 attributes:
   check_mode:
     description: Can run in check mode, and returns which contexts would change.

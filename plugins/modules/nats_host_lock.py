@@ -17,6 +17,7 @@ description:
     was left behind by a process on this controller that has ended, or by an earlier run with the same O(name).
   - Runs on the managed host and needs no connection to NATS. The identity of the owner is read from C(/proc) on the
     controller.
+  - Only the roles of this collection need this module; its options may change in any release.
 options:
   path:
     description:

@@ -18,6 +18,7 @@ description:
     nats-server occasionally start in this state, and only another restart fixes it.
   - The task does not fail because of the server's state or because the cluster cannot be read; see RV(reason).
   - Connect as a user of the system account.
+  - Only the roles of this collection need this module; its options may change in any release.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes

@@ -18,6 +18,7 @@ description:
     so the roll continues.
   - Several processes may write to the same journal. A line that was cut off by a crash does not damage the next one.
   - Any user of any account can publish. Subscribers in that user's account receive the events.
+  - Only the roles of this collection need this module; its options may change in any release.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.attributes

@@ -17,6 +17,7 @@ description:
   - Contents are written to temporary files next to their targets and renamed into place. If a run is killed, each
     file is still complete, and the next run finishes the job.
   - Runs on the managed host and needs no connection to NATS.
+  - Only the roles of this collection need this module; its options may change in any release.
 options:
   directories:
     description: Directories that must exist. Missing parents are created with the same settings.

@@ -19,6 +19,7 @@ description:
     killed run is replaced.
   - Runs on the managed host and needs no connection to NATS. The files belong to the server's user, so the module
     usually needs root.
+  - Only the roles of this collection need this module; its options may change in any release.
 options:
   config:
     description: Path of the configuration file on the server's command line. This path identifies the server.

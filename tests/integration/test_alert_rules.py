@@ -105,7 +105,8 @@ FIRES: dict[str, dict[str, Any]] = {
     "NatsopsRunStalled": {'natsops_roll_in_progress{fleet="f",cluster="C1"}': 1},
     "NatsopsRunFailed": {'natsops_roll_failed{fleet="f",cluster="C1"}': 1},
     "NatsopsBackupFailed": {'natsops_backup_streams{fleet="f",state="failed"}': 1},
-    "NatsopsBackupOld": {'natsops_backup_oldest_timestamp_seconds{fleet="f"}': -2 * DAY},
+    "NatsopsBackupOld": {'natsops_backup_oldest_timestamp_seconds{fleet="f"}': -DAY},
+    "NatsopsBackupTooOld": {'natsops_backup_oldest_timestamp_seconds{fleet="f"}': -2 * DAY},
     "NatsopsRestoreFailed": {'natsops_backup_proofs{fleet="f",state="failed"}': 1},
     "NatsopsAssetsDrift": {f"natsops_assets_drifting{{{DOCUMENT}}}": 2},
     "NatsopsAssetsRefused": {'natsops_assets_plan_refused{fleet="f"}': 1},
@@ -119,8 +120,11 @@ FIRES: dict[str, dict[str, Any]] = {
         for alert in CHECK_ALERTS
     },
 }
-#: A certificate that expires in three days also expires in less than thirty, so both alerts fire.
-ALSO = {"NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"}}
+#: A value beyond the critical threshold is also beyond that of the warning, so both alerts fire.
+ALSO = {
+    "NatsopsCertificateExpiresSoon": {"NatsopsCertificateExpires"},
+    "NatsopsBackupTooOld": {"NatsopsBackupOld"},
+}
 #: The time at which the alerts are evaluated, which is after the longest `for`, and the interval between two samples.
 MINUTES, STEP = 8 * 60, 10
 

@@ -4,8 +4,7 @@
 """How each stream is protected: when it was last saved and last restored successfully in a drill, according to the
 catalogue. Pure.
 
-nats_check, the report and the snapshots for insights all use these rules; each compares the ages with its own
-thresholds.
+nats_check, the report, the metrics and the snapshots for insights all use these rules.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ _CLIENT_PORT, _CLUSTER_PORT = 4222, 6222
 @dataclass(frozen=True)
 class HostInputs:
     """Inputs besides the variables. `leaving`: whether the server is about to leave its cluster. `pid_file`: path of the
-    role's own unit. `loaded_flags`: the feature flags that the server has loaded; `common_flags`: the flags that are on
-    on most servers of the cluster; `changes_version`: whether this run changes the server's version."""
+    role's own unit. `loaded_flags`: the feature flags that the server has loaded; `common_flags`: the flags that most
+    servers of the cluster have on; `changes_version`: whether this run changes the server's version."""
 
     leaving: bool = False
     pid_file: str | None = None

@@ -36,6 +36,8 @@ def test_alert_names_existing_metrics_and_sections(alert: Alert) -> None:
     assert used <= set(BY_NAME)
     labels = {"fleet", *(label for name in used for label in BY_NAME[name].labels)}
     named = set(re.findall(r"\$labels\.(\w+)", alert.description))
+    # The file is a template: Prometheus would show other braces and variables as they are.
+    assert not re.search(r"[{}$]", re.sub(r"\{\{[^{}]*\}\}", "", alert.summary + alert.description))
     grouped = re.search(r"sum by \(([^)]*)\)", alert.expr)
     assert named <= (set(grouped[1].split(", ")) if grouped else labels)
     for _name, values in re.findall(r'(\w+)=~?"([^"]*)"', alert.expr):

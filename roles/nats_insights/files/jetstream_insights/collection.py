@@ -29,5 +29,5 @@ def find() -> None:
 
 
 def module_util(name: str) -> Any:
-    """Return a module of the collection's module_utils, such as cluster.causes, which is imported on first use."""
+    """Return a module of the collection's module_utils, such as health.causes, which is imported on first use."""
     return importlib.import_module(f"{_COLLECTION}.plugins.module_utils.{name}")

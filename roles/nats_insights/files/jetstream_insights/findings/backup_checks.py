@@ -9,6 +9,8 @@ the checks compare ages with thresholds. Streams excluded from the backup are sk
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import BACKUP_HOURS
+
 from jetstream_insights.findings.registry import CRITICAL, WARNING, Check, Threshold
 
 _BACK_UP = "playbook `backup` with `nats_cluster_backup_streams: [{account}/{stream}]`"
@@ -49,8 +51,8 @@ CHECKS = (
         view="backups",
         applies="saved IS NOT NULL",
         thresholds=(
-            Threshold("age", 26 * 3600, "s", "since the stream was last found equal to its backup"),
-            Threshold("critical", 50 * 3600, "s", "at which it is critical"),
+            Threshold("age", BACKUP_HOURS.warning * 3600, "s", "since the stream was last found equal to its backup"),
+            Threshold("critical", BACKUP_HOURS.critical * 3600, "s", "at which it is critical"),
         ),
         fails="saved_age > :age",
         worse="saved_age > :critical",
