@@ -28,10 +28,11 @@ from generated import ROOT, anchor, write_or_check
 sys.path += [str(ROOT / "roles/nats_insights/files"), os.environ["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]]
 
 # None of these modules imports Spark.
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import MAX_AGE
 from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import (
     BACKUP_HOURS,
+    COMPARED_HOURS,
     EXPIRY_DAYS,
+    MAX_META_PENDING,
     STORAGE_PERCENT,
 )
 from jetstream_insights.findings import REGISTRY
@@ -149,7 +150,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "NatsopsMetaOverloaded",
-        "natsops_meta_pending > 100",
+        f"natsops_meta_pending > {MAX_META_PENDING}",
         "10m",
         WARNING,
         "The meta leader has pending requests",
@@ -372,7 +373,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         "NatsopsAssetsNotCompared",
-        f"time() - natsops_assets_compared_timestamp_seconds > {MAX_AGE:.0f}",
+        f"time() - natsops_assets_compared_timestamp_seconds > {COMPARED_HOURS} * 3600",
         "1h",
         WARNING,
         "Documents have not been compared with their assets",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any, Callable
+
+from .times import parse_time
 
 Shape = Callable[[Any], bool]
 
@@ -60,8 +61,8 @@ def seconds(value: Any) -> bool:
 def moment(value: Any) -> bool:
     """Accept a time or a day in ISO 8601."""
     try:
-        datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc)
-    except (AttributeError, ValueError, OverflowError):
+        parse_time(value)
+    except (TypeError, ValueError):
         return False
     return True
 

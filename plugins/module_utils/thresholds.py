@@ -22,8 +22,12 @@ class Levels(NamedTuple):
 EXPIRY_DAYS = Levels(30, 7)
 #: Hours since a stream was last found equal to its backup, for a backup every night: one missed night is a warning.
 BACKUP_HOURS = Levels(26, 50)
+#: Hours since a document was last compared with its assets, for a comparison every night.
+COMPARED_HOURS = 26
 #: Percent of a limit of JetStream's storage (nats server check jetstream) or of a file system.
 STORAGE_PERCENT = Levels(75, 90)
+#: JetStream API requests that the meta leader may have waiting before it counts as overloaded.
+MAX_META_PENDING = 100
 #: Raft entries that a replica may be behind its leader, and seconds since the leader's last contact with it
 #: (nats server check stream: --peer-lag-critical, --peer-seen-critical).
 MAX_LAG, MAX_ACTIVE = 200, 5

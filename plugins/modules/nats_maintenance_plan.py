@@ -188,10 +188,10 @@ from ..module_utils.module import make_module, run, run_even_unconnected
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Cluster
 from ..module_utils.nats.system_api import SystemApi
-from ..module_utils.nats.times import parse_time
 from ..module_utils.problem import ERROR
 from ..module_utils.roll.batches import ROLLING_SPEC, Rolling, batch_documents
 from ..module_utils.roll.maintenance import MaintenanceOptions, plan_entry
+from ..module_utils.times import parse_time
 from ..module_utils.units import parse_duration
 
 #: The longest maintenance in seconds: a hundred years.

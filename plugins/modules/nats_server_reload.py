@@ -99,7 +99,7 @@ from ..module_utils.module import make_module, run
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
 from ..module_utils.nats.system_api import SystemApi
-from ..module_utils.nats.times import parse_time
+from ..module_utils.times import parse_time
 from ..module_utils.versions import reported_version
 from ..module_utils.waiting import positive
 

@@ -120,7 +120,7 @@ from ..module_utils.module import make_module, run
 from ..module_utils.nats.client import Client, NatsFailure, Observed
 from ..module_utils.nats.model import Server
 from ..module_utils.nats.system_api import Answer, SystemApi
-from ..module_utils.nats.times import parse_time
+from ..module_utils.times import parse_time
 
 MAX_DURATION = 60.0
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import nats
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.passwords import hash_passwords
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.reload_rules import config_change
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.schema import SCHEMA, Key
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.syntax import write
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.topology import routes
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import certificate_ends
 from ansible_collections.natsops.jetstream.plugins.module_utils.units import size_bytes
 from ansible_collections.natsops.jetstream.plugins.module_utils.versions import supports
 from hypothesis import HealthCheck, given, settings

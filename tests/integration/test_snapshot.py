@@ -15,12 +15,12 @@ from unittest import mock
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import system_api
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.snapshot import (
     Origin,
     SnapshotLine,
     SnapshotWriter,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, run_playbook
 from support.snapshots import snapshot_lines

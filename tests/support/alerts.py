@@ -8,7 +8,8 @@ from __future__ import annotations
 import subprocess
 
 import binaries
-from alert_rules import ALERTS, CHECK_ALERTS, RULES, SILENT, Alert, anchor, rules, runbook
+from alert_rules import ALERTS, CHECK_ALERTS, RULES, SILENT, Alert, rules, runbook
+from generated import anchor
 
 __all__ = ["ALERTS", "CHECK_ALERTS", "RULES", "SILENT", "Alert", "anchor", "program", "promtool", "rules", "runbook"]
 

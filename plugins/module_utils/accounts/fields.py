@@ -23,6 +23,7 @@ from typing import Any, Union
 from .. import shapes
 from ..documents import unknown_key
 from ..screen import cut
+from ..times import parse_time
 from ..units import exact_duration, exact_size, parse_duration, size_bytes
 from .keys import ACCOUNT, CURVE, OPERATOR, USER, key_kind
 
@@ -358,8 +359,7 @@ def _read_moment(given: Any) -> int:
         return int((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp())
     if not shapes.moment(given) or not isinstance(given, str):
         raise ValueError(f"{short(given)} is not a time such as 2026-11-27T12:00:00Z")
-    found = datetime.fromisoformat(given.replace("Z", "+00:00"))
-    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp())
+    return int(parse_time(given).timestamp())
 
 
 def _read_moments(one: ClaimField, given: Any, where: str, problems: list[str]) -> dict[str, int]:

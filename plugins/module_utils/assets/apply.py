@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..nats.times import parse_time
 from ..screen import Page, fitting, listed, listing, page, paragraphs
 from ..shapes import list_shape, members, misshapen, object_shape, optional, text
 from ..table import table_page
+from ..times import parse_time
 from ..units import counted
 from .change_rules import DATA_LOSS
 from .order import CHANGE, CONSUMER, DELETE, ENTRY, stream_name

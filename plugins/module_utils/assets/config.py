@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from ..nats.info_shapes import SERVER_METADATA
-from ..nats.times import parse_time
+from ..times import parse_time
 from ..units import parse_duration, size_bytes
 
 Config = Mapping[str, Any]

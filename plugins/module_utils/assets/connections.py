@@ -15,7 +15,7 @@ from ..nats.account_names import GLOBAL_ACCOUNT
 from ..nats.client import NatsFailure
 from ..nats.model import Server
 from ..nats.system_api import SystemApi
-from ..nats.times import parse_time
+from ..times import parse_time
 from ..units import duration_seconds
 from ..versions import reported_version
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ..nats.times import parse_time
 from ..problem import WARNING, Problem
 from ..screen import cut, some_names
 from ..shapes import count, list_shape, members, misshapen, moment, object_shape, read_json, text
+from ..thresholds import COMPARED_HOURS
+from ..times import parse_time
 from ..units import counted, human_seconds
 from .ownership import only_marks, own_changes
 from .plan import EXTRA, SAME
@@ -24,8 +25,6 @@ from .plan_page import change_text
 
 #: The format version of the file.
 VERSION = 1
-#: Seconds after which a comparison is too old, for one that runs every night.
-MAX_AGE = 26 * 3600.0
 #: Largest number of assets that a row describes.
 _DESCRIBED = 10
 
@@ -127,7 +126,9 @@ def read_drift(source: str) -> Drift:
     )
 
 
-def drift_problems(source: str | None, path: str, now: datetime, max_age: float = MAX_AGE) -> list[Problem]:
+def drift_problems(
+    source: str | None, path: str, now: datetime, max_age: float = COMPARED_HOURS * 3600.0
+) -> list[Problem]:
     """Return the documents whose assets differ, and whether the comparison is missing, unreadable or too old. `source`:
     the text of the file at `path`, None if it cannot be read; `max_age`: in seconds."""
     if source is None:

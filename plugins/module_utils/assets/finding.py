@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from ..nats.times import parse_time
+from ..times import parse_time
 
 Row = Mapping[str, Any]
 

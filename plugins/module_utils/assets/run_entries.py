@@ -14,8 +14,8 @@ from typing import Any
 from ..nats.client import NatsFailure
 from ..nats.error_codes import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
 from ..nats.jetstream_api import JetStreamApi
-from ..nats.times import parse_time
 from ..problem import Danger
+from ..times import parse_time
 from ..units import counted, parse_duration
 from ..waiting import wait_until
 from . import change_rules

@@ -17,8 +17,8 @@ from ..nats.client import NatsFailure
 from ..nats.error_codes import MESSAGE_NOT_FOUND
 from ..nats.jetstream_api import JetStreamApi
 from ..nats.model import Server
-from ..nats.times import parse_time
 from ..screen import listed
+from ..times import parse_time
 from ..units import counted
 from ..versions import reported_version
 from .buckets import kv_subject

@@ -19,8 +19,8 @@ from ..nats.error_codes import CONSUMER_EXISTS, STREAM_EXISTS, STREAM_NOT_FOUND
 from ..nats.jetstream_api import JetStreamApi
 from ..nats.model import RaftGroup
 from ..nats.replies import consumer_group, stream_group
-from ..nats.times import parse_time
 from ..problem import Danger, refused_dangers
+from ..times import parse_time
 from ..waiting import positive, wait_until
 from . import change_rules
 from . import config as rules

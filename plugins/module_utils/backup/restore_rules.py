@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any, Optional
 
 from ..documents import unmarked
-from ..nats.times import parse_time
 from ..screen import some_names
+from ..times import parse_time
 from ..units import counted, human_seconds
 from ..versions import reported_version
 from .archive import ENTRIES, TAR, TAR_END, ArchiveEntry, encode_entry

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from ..nats.account_names import AmbiguousAccount, account_labels, with_identity
 from ..screen import some_names
+from ..times import parse_time
 from .catalogue import account_names, stream_key
 
 #: The options of the modules that back up streams.
@@ -62,11 +63,9 @@ def parse_taken(text: str) -> datetime:
     elif day:
         text = "-".join(day.groups()) + "T23:59:59.999999+00:00"
     try:
-        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
-        if "." not in text:
-            time = time.replace(microsecond=999_999)
-        return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
-    except (ValueError, OverflowError):
+        time = parse_time(text)
+        return time if "." in text else time.replace(microsecond=999_999)
+    except ValueError:
         raise SelectionError(f"{text!r} is not a time such as 2026-11-23T02:00:00Z") from None
 
 

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 from ..backup.selection import CLOCK_SKEW
-from ..nats.times import parse_time
 from ..screen import Page, listing
 from ..table import table_page
+from ..times import parse_time
 from ..units import counted, human_seconds
 from .record import Checkpoint, Drill, Failover, is_fenced, saved_consumer
 

@@ -14,8 +14,8 @@ from typing import Any
 from ..nats.model import Peer, RaftGroup
 from ..nats.replies import consumer_group, stream_group
 from ..nats.stored_message import message_data, message_headers
-from ..nats.times import parse_time
 from ..problem import ERROR, Problem
+from ..times import parse_time
 from ..units import human_seconds
 from .check_result import (
     AT_LEAST,

@@ -26,8 +26,8 @@ from ..backup.protection import protections
 from ..backup.selection import matches
 from ..nats.model import Cluster, RaftGroup
 from ..nats.replies import stream_group
-from ..nats.times import certificate_ends, parse_time
 from ..problem import ERROR, Problem
+from ..times import certificate_days, certificate_ends, parse_time
 from ..units import human_seconds
 from ..versions import reported_version
 from .asset_checks import TRANSIENT_CODES, add_problems, given_limits, measure_peers
@@ -192,12 +192,12 @@ def check_server(options: Options, varz: Mapping[str, Any]) -> Result:
     ):
         measure_pair(result, options, stem, name, value, unit)
         judge(result, options, stem, value, text)
-    _judge_certificates(result, options, varz, now)
+    _judge_certificates(result, options, varz)
     result.ok_if_silent(f"{varz.get('server_name', '')} is up for {human_seconds(uptime)}")
     return result
 
 
-def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any], now: datetime) -> None:
+def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any]) -> None:
     """Check the validity of the server's certificates by the server's clock; servers report the expiry from 2.12.4 on."""
     if options["tls_cert_warn"] is None and options["tls_cert_critical"] is None:
         return
@@ -210,8 +210,8 @@ def _judge_certificates(result: Result, options: Options, varz: Mapping[str, Any
             if reported
             else f"nats-server {varz.get('version')} does not report when its certificates expire (2.12.4 and later do)",
         )
-    for part, end in ends.items():
-        left = (parse_time(end) - now).total_seconds()
+    for part, days in certificate_days(varz).items():
+        end, left = ends[part], days * 86400
         if left <= 0:
             result.add(CRITICAL, f"{part} TLS certificate expired ({end})")
         else:

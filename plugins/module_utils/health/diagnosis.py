@@ -17,10 +17,10 @@ from typing import Any
 
 from ..maintenance import IN_MAINTENANCE, Mark, known_problems, mark_texts, parse_mark
 from ..nats.server_versions import version_warnings
-from ..nats.times import certificate_ends, parse_time
 from ..problem import ERROR, Problem
 from ..screen import some_names
 from ..thresholds import EXPIRY_DAYS, MAX_CLOCK_SPREAD, MAX_RTT, STORAGE_PERCENT
+from ..times import certificate_days, certificate_ends, parse_time
 from ..units import counted, human_bytes, human_seconds
 from .cause import RootCause, inventory_sources, scene_of_info
 from .causes import parse_problem, root_causes
@@ -619,10 +619,11 @@ def _certificates(evidence: DiagnosisEvidence) -> DiagnosisCheck:
     ends_on: dict[str, str] = {}
     for server in evidence.with_endpoint("varz"):
         varz = server["varz"]
-        ends = [parse_time(end) for end in certificate_ends(varz).values()]
-        if ends:
-            days[server["name"]] = (min(ends) - parse_time(str(varz["now"]))).total_seconds() / 86400
-            ends_on[server["name"]] = f"{min(ends):%Y-%m-%d}"
+        left_days = certificate_days(varz)
+        if left_days:
+            first = min(left_days, key=left_days.__getitem__)
+            days[server["name"]] = left_days[first]
+            ends_on[server["name"]] = f"{parse_time(certificate_ends(varz)[first]):%Y-%m-%d}"
     if not days:
         return DiagnosisCheck("certificates", "no server reports an expiry date", skipped=True)
     found = [

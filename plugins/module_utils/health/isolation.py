@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..nats.times import certificate_ends, parse_time
+from ..times import certificate_ends, parse_time
 
 #: Settings that must be equal at both ends of a route (route.go processRouteConnect), and their configuration keys.
 _ALIKE = (

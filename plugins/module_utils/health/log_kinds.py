@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..nats.times import parse_time
+from ..times import parse_time
 
 
 def log_text(kind: Mapping[str, Any]) -> str:

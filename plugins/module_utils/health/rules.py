@@ -27,14 +27,11 @@ from ..nats.model import (
 )
 from ..nats.server_versions import RESTORED_UNHEALTHY
 from ..problem import ERROR, WARNING, Problem
-from ..thresholds import MAX_ACTIVE, MAX_LAG
+from ..thresholds import MAX_ACTIVE, MAX_LAG, MAX_META_PENDING
 from ..units import human_seconds
 
 #: Begins the reason for a missing reply that the server denied to this user; the subject follows.
 DENIED = "permission denied for "
-#: JetStream API requests that the meta leader may have waiting before it counts as overloaded.
-MAX_META_PENDING = 100
-
 #: Seconds after its start in which a server may still be creating assets that the meta group's log assigns to it.
 SETTLED_AFTER = 30.0
 #: HEALTHZ errors for a replica that is catching up (jetstream_cluster.go isStreamHealthy, isConsumerHealthy); 2.9

@@ -11,6 +11,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Any
 
+from ..times import parse_time
 from .account_names import account_id, account_labels
 from .model import (
     ASSET_ERROR,
@@ -31,7 +32,6 @@ from .model import (
     api_level,
     peer_id,
 )
-from .times import parse_time
 
 
 def parse_server(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 from ..maintenance import Mark, parse_mark
-from ..nats.times import parse_time
+from ..times import parse_time
 
 #: The version of the journal's schema that this module supports.
 VERSION = 1

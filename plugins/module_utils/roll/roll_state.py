@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..nats.times import parse_time
+from ..times import parse_time
 from ..units import counted
 
 #: The states of a host: its server has not been restarted yet, is running again, or its batch is complete.

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from ..maintenance import parse_mark
-from ..nats.times import parse_time
+from ..times import parse_time
 from .reload_rules import config_change, gateway_tls_first
 
 

@@ -26,7 +26,7 @@ from ..nats.client import Client, NatsFailure
 from ..nats.model import UNREADABLE, Server, domains
 from ..nats.replies import parse_server
 from ..nats.system_api import Answer, SystemApi, new_accounts
-from ..nats.times import parse_time
+from ..times import parse_time
 from ..versions import reported_version
 from . import json_text
 from .lake_store import LakeStore

@@ -25,9 +25,9 @@ from ..health.diagnosis import server_findings
 from ..health.rules import Limits, StopPolicy, members_in_step, stoppable_servers
 from ..maintenance import Mark
 from ..nats.model import CONSUMER, META, STREAM, Cluster, RaftGroup, Stream
-from ..nats.times import certificate_ends, parse_time
 from ..problem import ERROR, WARNING, Problem
 from ..roll.journal import Journal
+from ..times import certificate_ends, parse_time
 
 COUNTER, GAUGE = "counter", "gauge"
 #: The default limits of the health gate.

@@ -13,10 +13,11 @@ import hashlib
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import IO, Any, Optional
 
 from ..nats.failures import MissingLibrary
+from ..times import epoch_nanoseconds
 from . import json_text
 from .schema import (
     CONFIG_FIELDS,
@@ -56,9 +57,7 @@ _UNITS = {
 #: Fractions of a second, after which no further unit follows.
 _SHORT = ("ms", "µs", "ns")
 _DURATION = re.compile(r"([\d.]+)([a-zµ]+)")
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+?)`(?: - at `\$(.*)`)?$")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: Go's zero time, which stands for never.
 _NEVER = "0001-01-01"
 
@@ -95,14 +94,7 @@ def go_seconds(text: str) -> float:
 def epoch_microseconds(text: str) -> int | None:
     """Return the microseconds since 1970 of a time in a server's notation, truncated; None for Go's zero time.
     Raises ValueError for anything else."""
-    match = _MOMENT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a time")
-    if text.startswith(_NEVER):
-        return None
-    zone = (match[3] or "Z").replace("Z", "+00:00")
-    moment = datetime.fromisoformat(match[1] + zone)
-    return (moment - _EPOCH) // timedelta(microseconds=1) + int((match[2] or "").ljust(6, "0")[:6])
+    return None if text.startswith(_NEVER) else epoch_nanoseconds(text) // 1000
 
 
 # --- Declared fields as classes for msgspec ---------------------------------------------------------------------------
@@ -480,7 +472,7 @@ class TypedTable(SnapshotTable):
         self.unknown: int = 0
         msgspec, self._pa = libraries()
         self._whole = envelope
-        self._started = (moment - _EPOCH) // timedelta(microseconds=1)
+        self._started = epoch_microseconds(moment.isoformat())
         self._declared = declared
         self._document = _Decoders(declared.fields)
         self._make = _Columns()

@@ -162,7 +162,7 @@ ansible_collections.__path__ = [os.path.join(_ROOT, "ansible_collections"), *ans
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import due, evaluate
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.run_expiry import read_logins
-from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import MAX_AGE, drift_problems
+from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import drift_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import RootCause
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import split_tolerated
@@ -173,8 +173,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Server
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import SystemApi
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import certificate_ends, parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import COMPARED_HOURS
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import certificate_days, certificate_ends
 from ansible_collections.natsops.jetstream.plugins.plugin_utils._event_source import (
     EventEmitter,
     checked_with_connection,
@@ -191,7 +192,7 @@ SPEC: dict[str, dict[str, Any]] = {
     "certificate_days": {"type": "float", "default": 0},
     "jwt_days": {"type": "float", "default": 0},
     "drift": {"type": "path"},
-    "drift_max_age": {"type": "float", "default": MAX_AGE},
+    "drift_max_age": {"type": "float", "default": COMPARED_HOURS * 3600.0},
 }
 
 
@@ -318,8 +319,8 @@ def certificate_problems(api: SystemApi, servers: Sequence[Server], days: float)
         if isinstance(varz, NatsFailure):
             continue  # the check of the cluster reports a server that does not respond
         ends = certificate_ends(varz)
-        for part, end in ends.items():
-            left = (parse_time(end) - parse_time(varz["now"])).total_seconds() / 86400
+        for part, left in certificate_days(varz).items():
+            end = ends[part]
             if left <= days:
                 how = f"ends in {left:.1f} days" if left > 0 else "has expired"
                 message = f"the certificate of {server.name} ({part}) {how} ({end})"

@@ -21,6 +21,7 @@ from datetime import datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any, cast
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -63,9 +64,11 @@ PUBLISHING = ("silver", "gold", "findings")
 
 
 def moment(text: str) -> datetime:
-    """Return the moment of an argument in UTC: 2026-11-21, 2026-11-21T18, 2026-11-21T18:41Z. Raises ValueError."""
-    found = datetime.fromisoformat(f"{text}:00" if len(text) == len("2026-11-21T18") else text.replace("Z", "+00:00"))
-    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
+    """Return the time of an argument in UTC. Raises ArgumentTypeError."""
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def setting(text: str) -> tuple[str, str]:

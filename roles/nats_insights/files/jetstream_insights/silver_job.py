@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.telemetry.schema import TABLES, Reported
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -327,7 +328,7 @@ def _snapshot(manifest: dict[str, Any]) -> tuple[Any, ...]:
         manifest["fleet"],
         manifest["snapshot"],
         datetime.strptime(manifest["snapshot"].rpartition("-")[0], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=timezone.utc),
-        datetime.fromisoformat(manifest["ended"].replace("Z", "+00:00")),
+        parse_time(manifest["ended"]),
         manifest["source"],
         int(manifest["servers"]),
         int(manifest["servers_known"]),

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyspark
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -106,11 +107,10 @@ def _place(*words: str) -> Callable[[str], Place]:
         if value in words or value.isdigit():
             return value if value in words else int(value)
         try:
-            found = datetime.fromisoformat(value)
+            return parse_time(value)
         except ValueError:
             known = ", ".join(words)
             raise ValueError(f"{value!r} is not {known}, a sequence, or a time such as 2026-11-21T18:00:00Z") from None
-        return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
     return place
 

@@ -10,13 +10,13 @@ or after the stream's leader reports that there is none. See docs/spark-source.m
 from __future__ import annotations
 
 import base64
-import calendar
 import contextlib
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import epoch_nanoseconds
 
 from jetstream_insights.stream_connection import (
     NO_MESSAGE,
@@ -132,18 +132,11 @@ def sequence_at(connection: StreamConnection, stream: StreamSelection, state: Le
     while low < high:
         middle = (low + high) // 2
         message = connection.with_retries(lambda seq=middle: next_message(connection, every, seq))  # type: ignore[misc]
-        if message is None or message["seq"] >= high or _nanoseconds(message["time"]) >= nanoseconds:
+        if message is None or message["seq"] >= high or epoch_nanoseconds(message["time"]) >= nanoseconds:
             high = middle
         else:
             low = message["seq"] + 1
     return low
-
-
-def _nanoseconds(text: str) -> int:
-    """Return the nanoseconds since 1970 of a time in the servers' format: UTC, with up to nine digits of the second."""
-    whole, _dot, fraction = text.rstrip("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies imp
     parse_summary,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _server_of
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from support import clusters
 from support.hostile import mutated
@@ -291,27 +289,6 @@ def test_health_errors() -> None:
     assert parse_health({"status": "unavailable", "error": "no leader"}).errors == ("no leader",)
     details = {"status": "error", "status_code": 503, "errors": [{"type": "STREAM", "error": "a"}, {"error": "b"}]}
     assert parse_health(details).errors == ("a", "b")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-11-21T07:28:28.450925368Z", datetime(2026, 11, 21, 7, 28, 28, 450925, timezone.utc)),
-        ("2026-11-21T07:28:28.5Z", datetime(2026, 11, 21, 7, 28, 28, 500000, timezone.utc)),
-        ("2026-11-21T07:28:28Z", datetime(2026, 11, 21, 7, 28, 28, 0, timezone.utc)),
-        ("2026-11-21T07:28:28.5+02:00", datetime(2026, 11, 21, 5, 28, 28, 500000, timezone.utc)),
-        ("2026-11-21T07:28:28-01:30", datetime(2026, 11, 21, 8, 58, 28, 0, timezone.utc)),
-    ],
-)
-def test_times(text: str, expected: datetime) -> None:
-    assert parse_time(text) == expected
-    assert parse_time(text).utcoffset() == timedelta(0)
-
-
-@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
-def test_a_time_beyond_the_calendar_is_a_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a UTC time in the years 1 to 9999"):
-        parse_time(text)
 
 
 def test_clusters_of_another_domain_are_left_out_with_their_servers_without_jetstream() -> None:

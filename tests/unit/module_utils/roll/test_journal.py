@@ -10,13 +10,13 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.times import parse_time
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.journal import (
     Journal,
     Window,
     read_journal,
     windows,
 )
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,6 +9,8 @@ last result.
 
 from __future__ import annotations
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import COMPARED_HOURS
+
 from jetstream_insights.findings.registry import WARNING, Check, Threshold
 
 _SOURCE = "module_utils/assets/drift.py; docs/assets.md"
@@ -33,7 +35,7 @@ CHECKS = (
         severity=WARNING,
         title="A document has not been compared with its assets",
         view="documents",
-        thresholds=(Threshold("age", 26 * 3600, "s", "since the last comparison"),),
+        thresholds=(Threshold("age", COMPARED_HOURS * 3600, "s", "since the last comparison"),),
         fails="checked_age > :age",
         value="checked_age",
         text="it was last compared with its assets {checked_age|seconds} ago",

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import EXPIRY_DAYS, MAX_CLOCK_SPREAD
+from ansible_collections.natsops.jetstream.plugins.module_utils.thresholds import (
+    EXPIRY_DAYS,
+    MAX_CLOCK_SPREAD,
+    STORAGE_PERCENT,
+)
 
 from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check, Threshold
 
@@ -127,8 +131,8 @@ CHECKS = (
         view="servers",
         applies="js_on",
         thresholds=(
-            Threshold("store", 90, "%", "use of max_file_store"),
-            Threshold("memory", 90, "%", "use of max_memory_store"),
+            Threshold("store", STORAGE_PERCENT.critical, "%", "use of max_file_store"),
+            Threshold("memory", STORAGE_PERCENT.critical, "%", "use of max_memory_store"),
         ),
         needs=("js_storage", "js_memory", "js_max_storage", "js_max_memory"),
         fails="js_storage * 100 > :store * js_max_storage AND js_max_storage > 0 "
@@ -462,7 +466,7 @@ CHECKS = (
         title="A server is near its memory limit",
         view="servers",
         applies="gomemlimit IS NOT NULL OR varz_reported IS NULL",
-        thresholds=(Threshold("memory", 90, "%", "of GOMEMLIMIT"),),
+        thresholds=(Threshold("memory", STORAGE_PERCENT.critical, "%", "of GOMEMLIMIT"),),
         needs=("mem",),
         fails="mem * 100 > :memory * gomemlimit",
         value="100 * try_divide(mem, gomemlimit)",

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
+
 from jetstream_insights.collection import module_util
 from jetstream_insights.findings import REGISTRY
 from jetstream_insights.findings.registry import SEVERITIES
@@ -206,10 +208,6 @@ def _stopped(newest: Mapping[str, Newest], now: datetime) -> list[dict[str, Any]
     ]
 
 
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
-
-
 def _causes(
     fleet: str, rows: Sequence[Row], content: Mapping[str, Any], meant: Sequence[Any]
 ) -> Iterable[dict[str, Any]]:
@@ -302,7 +300,7 @@ def _impact(unavailable: Collection[str], degraded: Collection[str], rows: Seque
 def _away(fleet: str, content: Mapping[str, Any], meant: Sequence[Any]) -> dict[str, str]:
     """Return the servers in planned maintenance at the time of the fleet's last snapshot, with the reason."""
     looks = [row["taken"] for row in dicts(content, "fleets") if row["fleet"] == fleet and row["taken"]]
-    times = [_time(look).timestamp() for look in looks]
+    times = [parse_time(look).timestamp() for look in looks]
     return {
         server: window.why
         for window in meant

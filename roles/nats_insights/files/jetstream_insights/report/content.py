@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -205,7 +206,7 @@ def with_joined_incidents(table: Mapping[str, Any]) -> dict[str, Any]:
             rows.append(one)
         else:
             times = (one[at["begin"]], row[at["end"]] or row[at["last"]])
-            begin, until = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in times)
+            begin, until = (parse_time(text) for text in times)
             one[at["seconds"]] = (until - begin).total_seconds()
             for name in ("end", "last", "continues"):
                 one[at[name]] = row[at[name]]
