@@ -42,6 +42,8 @@ options:
         V(diagnosis): The server's recent warnings and errors, the digest of its configuration file, and the usage of
         its disk, for P(natsops.jetstream.nats_diagnosis#filter) together with V(process).
       - >-
+        V(log): The last lines of the log that show why the server ended or did not load its configuration.
+      - >-
         V(unreported): Data that the checks of the insights need but that the server's endpoints do not report, without
         secrets. O(natsops.jetstream.nats_snapshot#module:hosts) adds this data to a snapshot.
       - >-
@@ -51,7 +53,7 @@ options:
         the parsed configuration determine which values are secrets.
     type: list
     elements: str
-    choices: [process, deployment, adoption, rescue, diagnosis, unreported, backup_files]
+    choices: [process, deployment, adoption, rescue, diagnosis, log, unreported, backup_files]
     default: [process]
   config:
     description:
@@ -62,7 +64,7 @@ options:
   unit:
     description:
       - Name of the systemd unit that should run the server. Ignored on a host without systemd.
-      - Used by V(process), V(deployment), V(rescue) and V(diagnosis).
+      - Used by V(process), V(deployment), V(rescue), V(diagnosis) and V(log).
     type: str
   files:
     description:
@@ -223,11 +225,11 @@ options:
     type: int
   log_file:
     description: The log file of the server, if its configuration sets one. Otherwise, the journal of O(unit) is read.
-      Used by V(diagnosis).
+      V(log) reads both. Used by V(diagnosis) and V(log).
     type: path
   output_file:
-    description: File with the output of the server, which is read if O(log_file) is not set and no unit runs the
-      server. Used by V(diagnosis).
+    description: File with the output of a server without a unit. V(diagnosis) reads this file only if O(log_file) is
+      not set. Used by V(diagnosis) and V(log).
     type: path
   log_utc:
     description: Whether the times in O(log_file) are in UTC. Used by V(diagnosis).
@@ -677,6 +679,18 @@ diagnosis:
       type: str
       returned: always
       sample: /var/lib/nats
+log:
+  description: The last lines of the log.
+  type: dict
+  returned: if C(log) is in gather_subset
+  contains:
+    lines:
+      description: Up to eight lines. Informational lines only if there are no others, and the reason of a crash instead of
+        its stack traces. Empty if the log cannot be read.
+      type: list
+      elements: str
+      returned: always
+      sample: ["[4711] 2026/11/30 11:00:00.000000 [FTL] Can't start JetStream: insufficient resources"]
 unreported:
   description: Data that the server's endpoints do not report.
   type: dict

@@ -25,6 +25,7 @@ from typing import Any, Callable
 
 from ..redaction import Redactor, configuration
 from ..units import human_bytes
+from .server_log import journal
 from .system import disks_under, find_mount, mounts
 
 #: The archive member that lists the missing parts.
@@ -114,8 +115,8 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
     since = f"--since=-{subject.since}s"
     systemd_directives = (
         [
-            Probe("journal.log", ("journalctl", f"--unit={subject.unit}.service", since, *_JOURNAL), logs),
-            Probe("kernel.log", ("journalctl", "--dmesg", since, *_JOURNAL), logs // 4),
+            Probe("journal.log", tuple(journal(subject.unit, since, *_JOURNAL)), logs),
+            Probe("kernel.log", ("journalctl", "--dmesg", since, *_JOURNAL, "--no-pager"), logs // 4),
             Probe("unit/show.txt", ("systemctl", "show", "--no-pager", f"{subject.unit}.service")),
             Probe("unit/files.txt", ("systemctl", "cat", "--no-pager", f"{subject.unit}.service")),
             Probe(
@@ -158,7 +159,7 @@ def probes(subject: Subject, disks: Sequence[str], logs: int) -> list[Probe]:
 _NOT_RUNNING = 3
 #: Exit statuses of smartctl: only the two lowest bits mean that the disk was not read; the others describe its health.
 _DISK_READ = tuple(status for status in range(256) if not status & 3)
-_JOURNAL = ("--no-pager", "--quiet", "--output=short-iso-precise")
+_JOURNAL = ("--quiet", "--output=short-iso-precise")
 
 
 def run(argv: Sequence[str], seconds: float, limit: int, statuses: Collection[int] = (0,)) -> Output:

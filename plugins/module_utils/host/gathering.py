@@ -14,6 +14,7 @@ from typing import Any
 from ..server_config.listeners import peer_ports
 from .observation import HostCommands, ObservedServer, closed_ports, read_mark, read_process, unit_properties
 from .process import ProcessError
+from .server_log import LogOptions, last_lines, severe_lines
 from .system import has_systemd
 
 
@@ -34,6 +35,8 @@ def gather(params: Mapping[str, Any], commands: HostCommands) -> dict[str, Any]:
 
         host, problem = unreported(params["config"] or "", commands.run)
         found["unreported"] = {"host": host, "problem": problem}
+    if "log" in subsets:
+        found["log"] = {"lines": last_lines(_log_options(params), commands.run)}
     if "backup_files" in subsets:
         from .own_files import own_files
 
@@ -41,6 +44,11 @@ def gather(params: Mapping[str, Any], commands: HostCommands) -> dict[str, Any]:
         content = {params["prefix"] + name: text for name, text in texts.items()}
         found["backup_files"] = {"content": content, "problems": problems}
     return found
+
+
+def _log_options(params: Mapping[str, Any]) -> LogOptions:
+    unit = params["unit"] if params["unit"] and has_systemd() else ""
+    return LogOptions(unit, params["log_file"] or "", params["output_file"] or "", params["log_utc"])
 
 
 def _observe(params: Mapping[str, Any], commands: HostCommands, is_tolerant: bool) -> ObservedServer:
@@ -77,17 +85,10 @@ def _parts_of_server(
     if "process" in subsets:
         found["closed_ports"] = closed_ports(peer_ports(params["members"], params["server_name"]))
     if "diagnosis" in subsets:
-        from .fault_signs import LogOptions, read_fault_signs
+        from .fault_signs import read_fault_signs
 
-        log = LogOptions(
-            server.unit,
-            params["log_file"] or "",
-            params["output_file"] or "",
-            params["log_since"],
-            params["log_utc"],
-        )
-        instance = server.process["instance"]
-        found["diagnosis"] = read_fault_signs(instance, params["store_dir"], log, commands.run)
+        lines = severe_lines(_log_options(params), params["log_since"], commands.run)
+        found["diagnosis"] = read_fault_signs(server.process["instance"], params["store_dir"], lines, commands.run)
     if "rescue" in subsets:
         from .rescue_host import read_rescue_host
 

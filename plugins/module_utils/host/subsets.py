@@ -62,6 +62,7 @@ SUBSETS: Mapping[str, Subset] = {
         required=("config", "log_since"),
         optional=("unit", "store_dir", "log_file", "output_file", "log_utc"),
     ),
+    "log": Subset("log", optional=("unit", "log_file", "output_file")),
     "unreported": Subset("unreported", optional=("config",)),
     "backup_files": Subset("backup_files", required=("config",), optional=("prefix",)),
 }

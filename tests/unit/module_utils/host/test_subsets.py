@@ -69,7 +69,7 @@ def test_each_result_is_documented_with_its_subset() -> None:
         ),
         (
             {"gather_subset": ["unreported"], "unit": "nats"},
-            "unit has no effect without process or deployment or rescue or diagnosis in gather_subset",
+            "unit has no effect without process or deployment or rescue or diagnosis or log in gather_subset",
         ),
         ({"gather_subset": ["disks"]}, "value of gather_subset must be one or more of: process, deployment"),
     ],
