@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The code that all modules share.
 
-The code defines the connection arguments and their sources, the format of a failure, and the frame in which a module
-runs.
+The code defines the connection arguments and their sources, the format of a failure, and the frames in which modules
+run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, NoReturn, TypeVar
+from typing import Any, Callable, NamedTuple, NoReturn, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
@@ -28,6 +28,7 @@ from .nats.client import Client, ConnectionOptions, MissingLibrary, NatsFailure
 from .screen import printable
 from .waiting import positive
 
+M = TypeVar("M", bound=AnsibleModule)
 T = TypeVar("T")
 
 # At exit, Python traverses all objects to find cycles; in a short run, this takes a quarter of the time.
@@ -130,31 +131,6 @@ def with_connection_rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def run(module: AnsibleModule, work: Callable[[Client], dict[str, Any]]) -> None:
-    """Connect, do the module's work, and exit with its result, or with the failure in the common format."""
-
-    def connected(options: ConnectionOptions) -> dict[str, Any]:
-        with Client(options) as client:
-            return work(client)
-
-    _run(module, connected)
-
-
-def run_even_unconnected(module: AnsibleModule, work: Callable[[Client | None, str], dict[str, Any]]) -> None:
-    """As `run`, for work that continues without a connection: `work` then receives None and the reason."""
-
-    def attempt(options: ConnectionOptions) -> dict[str, Any]:
-        try:
-            with Client(options) as client:
-                return work(client, "")
-        except NatsFailure as failure:
-            return work(None, failure.description)
-        except MissingLibrary as missing:
-            return work(None, missing_required_lib(missing.library))
-
-    _run(module, attempt)
-
-
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
     """Make the garbage collector run less often in this context.
@@ -170,55 +146,66 @@ def gc_paused() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def run_alone(module: AnsibleModule, work: Callable[[], dict[str, Any]]) -> None:
-    """As `run`, for modules that need no connection."""
+@contextlib.contextmanager
+def without_connection(module: M) -> Iterator[M]:
+    """The frame of `run` for work that needs no connection; as in all frames of this file, a NatsFailure and a missing
+    library end the module with a failure in the common format."""
     try:
-        result = work()
+        yield module
     except MissingLibrary as missing:
         module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
     except NatsFailure as failure:
         fail(module, failure)
-    else:
-        module.exit_json(**result)
 
 
-def _run(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
-    def with_options() -> dict[str, Any]:
+@contextlib.contextmanager
+def with_options(module: AnsibleModule) -> Iterator[ConnectionOptions]:
+    """The frame of `run` for work that tests the connection itself, opens several, or continues without one."""
+    with without_connection(module):
         options = resolve_connection(module.params, os.environ)
         module.no_log_values.update(known_secrets(options))
         with gc_paused():
-            return work(options)
-
-    run_alone(module, with_options)
+            yield options
 
 
-def run_unconnected(module: AnsibleModule, work: Callable[[ConnectionOptions], dict[str, Any]]) -> None:
-    """As `run`, for modules that test the connection itself: `work` receives the options."""
-    _run(module, work)
+@contextlib.contextmanager
+def with_client(module: AnsibleModule) -> Iterator[Client]:
+    """The frame of `run` for work that uses one connection."""
+    with with_options(module) as options, Client(options) as client:
+        yield client
 
 
-def run_connected(module: AnsibleModule, work: Callable[[Connections], dict[str, Any]]) -> None:
-    """As `run`, for modules with `account_users`."""
-
-    def connected(own: ConnectionOptions) -> dict[str, Any]:
-        with _account_connections(module, own) as connections:
-            return work(connections)
-
-    _run(module, connected)
+@contextlib.contextmanager
+def with_accounts(module: AnsibleModule) -> Iterator[Connections]:
+    """The frame of `run` for work that uses the connections of `account_users`."""
+    with with_options(module) as own, _account_connections(module, own) as connections:
+        yield connections
 
 
-def run_with_accounts(
-    module: AnsibleModule, work: Callable[[Client, Callable[[], Connections]], dict[str, Any]]
-) -> None:
-    """As `run`, for modules that rarely use `account_users`: `work` also receives a function that returns the
-    connections of the accounts' users. Users are minted in its first call."""
+class ClientAndAccounts(NamedTuple):
+    """A connection, and a function that returns the connections of the accounts' users. Its first call mints users."""
 
-    def connected(own: ConnectionOptions) -> dict[str, Any]:
-        with contextlib.ExitStack() as stack:
-            client = stack.enter_context(Client(own))
-            return work(client, lru_cache(lambda: stack.enter_context(_account_connections(module, own))))
+    client: Client
+    accounts: Callable[[], Connections]
 
-    _run(module, connected)
+
+@contextlib.contextmanager
+def with_client_and_accounts(module: AnsibleModule) -> Iterator[ClientAndAccounts]:
+    """The frame of `run` for work that uses one connection, and rarely those of `account_users`."""
+    with with_options(module) as own, contextlib.ExitStack() as stack:
+        client = stack.enter_context(Client(own))
+        yield ClientAndAccounts(client, lru_cache(lambda: stack.enter_context(_account_connections(module, own))))
+
+
+def read_if_possible(options: ConnectionOptions, read: Callable[[Client], T]) -> tuple[T | None, str]:
+    """Return the result of `read`, or None and the reason why it could not be read."""
+    try:
+        with Client(options) as client:
+            return read(client), ""
+    except NatsFailure as failure:
+        return None, failure.description
+    except MissingLibrary as missing:
+        return None, missing_required_lib(missing.library)
 
 
 def _account_connections(module: AnsibleModule, own: ConnectionOptions) -> Connections:

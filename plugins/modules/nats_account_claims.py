@@ -184,7 +184,8 @@ from ..module_utils.accounts.run_claims import (
     require_writable,
     signing_means,
 )
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.problem import refused_dangers
@@ -249,7 +250,7 @@ def main() -> None:
         **SIGNING_RULES,
         required_if=[("state", "present", ["document"])],
     )
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -161,7 +161,8 @@ from typing import Any
 
 from ..module_utils.accounts.copies import account_row
 from ..module_utils.accounts.run_copies import read_copies
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.account_names import is_account_key, one_account
 from ..module_utils.nats.client import Client
 from ..module_utils.nats.system_api import SystemApi
@@ -198,7 +199,7 @@ def main() -> None:
             "expected_servers": {"type": "list", "elements": "str", "default": []},
         }
     )
-    run(module, lambda client: read(client, module.params))
+    run(module, with_client, lambda client: read(client, module.params))
 
 
 if __name__ == "__main__":

@@ -119,7 +119,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..module_utils.assets.listing import ACCOUNT_VIEW, SYSTEM_VIEW, is_system_user, own_account_api
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.account_names import account_id, account_labels
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import Client, NatsFailure
@@ -285,8 +286,8 @@ def _incomplete(servers: Sequence[Server], asked: Mapping[str, Mapping[str, Answ
     ]
 
 
-def read(connections: Connections, account: str | None) -> dict[str, Any]:
-    """Return the module's result, in the view that the credentials allow."""
+def read_view(connections: Connections, account: str | None) -> dict[str, Any]:
+    """Return the accounts in the view that the credentials allow. Raises NatsFailure."""
     if connections.accounts:
         users = [connections.account(name) for name in ([account] if account else connections.accounts)]
         return {"view": ACCOUNT_VIEW, "accounts": [read_account(api) for api in users], "incomplete": []}
@@ -295,9 +296,14 @@ def read(connections: Connections, account: str | None) -> dict[str, Any]:
     return {"view": ACCOUNT_VIEW, "accounts": [read_account(own_account_api(connections, account))], "incomplete": []}
 
 
+def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    return {"changed": False, **read_view(connections, params["account"])}
+
+
 def main() -> None:
     module = make_module(ACCOUNT_SPEC)
-    run_connected(module, lambda connections: {"changed": False, **read(connections, module.params["account"])})
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..module_utils.accounts.migration import first_of_each_kind, unequal_accounts
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.account_names import is_account_key
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
@@ -127,7 +128,7 @@ def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     module = make_module({"expected_servers": {"type": "list", "elements": "str", "default": []}})
-    run(module, lambda client: read(client, module.params))
+    run(module, with_client, lambda client: read(client, module.params))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,8 @@ from typing import Any
 from ..module_utils.assets.change_rules import DATA_LOSS
 from ..module_utils.assets.run_account_purge import AccountPurge, ensure_account_purged
 from ..module_utils.assets.state import RunOptions
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client
 
 
@@ -125,7 +126,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 300},
         }
     )
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ from typing import Any
 from ..module_utils.accounts.apply import AccountsApproval, Tools, apply_document
 from ..module_utils.accounts.run_claims import SIGNING_RULES, SIGNING_SPEC, desired_document, signing_means
 from ..module_utils.accounts.steps import steps_page
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client
 from ..module_utils.nats.system_api import SystemApi
 
@@ -168,7 +169,7 @@ def main() -> None:
         },
         **SIGNING_RULES,
     )
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ from typing import Any
 
 from ..module_utils.accounts.plan import make_plan, plan_page, summary
 from ..module_utils.accounts.run_claims import desired_document, read_accounts
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client
 from ..module_utils.nats.system_api import SystemApi
 
@@ -134,7 +135,7 @@ def main() -> None:
             "expected_servers": {"type": "list", "elements": "str", "default": []},
         }
     )
-    run(module, lambda client: plan(client, module.params))
+    run(module, with_client, lambda client: plan(client, module.params))
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ except ImportError:
 
 from ansible.module_utils.basic import missing_required_lib
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, replace_all
 from ..module_utils.server_config.adoption import Adoption, Secret, adopt
 
@@ -188,19 +188,8 @@ def write(module: CollectionModule, adoption: Adoption) -> list[str]:
     return [file.path for file in files]
 
 
-def main() -> None:
-    module = CollectionModule(
-        argument_spec={
-            "servers": {"type": "dict", "required": True, "no_log": False},
-            "addresses": {"type": "dict", "default": {}},
-            "path": {"type": "path", "required": True},
-            "group": {"type": "str", "default": ALL},
-            "force": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
-    if yaml is None:
-        module.fail_json(msg=missing_required_lib("PyYAML"))
+def ensure(module: CollectionModule) -> dict[str, Any]:
+    """Return the module's result. A cluster that cannot be adopted ends the module with the reasons."""
     if not re.fullmatch(r"[a-zA-Z_]\w*", module.params["group"], re.ASCII):
         module.fail_json(
             msg=f"group: {module.params['group']} is not a name of an inventory group, which has letters, digits and _",
@@ -217,13 +206,31 @@ def main() -> None:
         changed = write(module, adoption)
     except (FilesError, OSError) as error:
         module.fail_json(msg=str(error), refusals=[])
-    module.exit_json(
-        changed=bool(changed),
-        changed_paths=changed,
+    return {
+        "changed": bool(changed),
+        "changed_paths": changed,
         **adoption.page.as_dict(),
-        refusals=[],
-        first_deploy={server.host: {"action": server.action, "reasons": server.reasons} for server in adoption.servers},
+        "refusals": [],
+        "first_deploy": {
+            server.host: {"action": server.action, "reasons": server.reasons} for server in adoption.servers
+        },
+    }
+
+
+def main() -> None:
+    module = CollectionModule(
+        argument_spec={
+            "servers": {"type": "dict", "required": True, "no_log": False},
+            "addresses": {"type": "dict", "default": {}},
+            "path": {"type": "path", "required": True},
+            "group": {"type": "str", "default": ALL},
+            "force": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
     )
+    if yaml is None:
+        module.fail_json(msg=missing_required_lib("PyYAML"))
+    run(module, failing_on(), ensure)
 
 
 if __name__ == "__main__":

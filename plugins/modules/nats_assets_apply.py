@@ -143,7 +143,8 @@ from ..module_utils.assets.apply import AssetsApproval
 from ..module_utils.assets.run_apply import apply_plan
 from ..module_utils.assets.run_read import desired_documents
 from ..module_utils.backup.target import PLACE_SPEC, requested_store
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.waiting import positive
 
@@ -174,7 +175,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    run_connected(module, lambda connections: ensure(module, connections))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

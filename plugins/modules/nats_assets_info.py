@@ -145,7 +145,8 @@ from typing import Any
 
 from ..module_utils.assets.export import ExportRequest, export_page, export_summary
 from ..module_utils.assets.run_export import run_export
-from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.failures import NatsFailure
 from ..module_utils.units import size_bytes
@@ -184,7 +185,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    run_connected(module, lambda connections: read(connections, module.params))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

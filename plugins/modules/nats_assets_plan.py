@@ -147,7 +147,8 @@ from ..module_utils.assets.listing import visible_servers
 from ..module_utils.assets.plan import make_plan
 from ..module_utils.assets.plan_page import plan_page, summary
 from ..module_utils.assets.run_read import account_apis, desired_documents, read_lives
-from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 
 
@@ -176,7 +177,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    run_connected(module, lambda connections: plan(connections, module.params))
+    run(module, with_accounts, lambda connections: plan(connections, module.params))
 
 
 if __name__ == "__main__":

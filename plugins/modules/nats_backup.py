@@ -204,13 +204,17 @@ screen:
 
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
+
 from ..module_utils.backup.retention import Retention
 from ..module_utils.backup.run_backup import WantedRun, save_streams
 from ..module_utils.backup.selection import SELECTION_SPEC
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CONTENTS, LEVELS
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.progress import PROGRESS_SPEC, Progress
 from ..module_utils.screen import counted_warnings
@@ -225,6 +229,28 @@ def parse_keep(option: dict[str, int] | None) -> Retention:
     if wrong:
         raise NatsFailure("invalid_option", f"keep: must not be negative: {', '.join(wrong)}")
     return Retention(**numbers)
+
+
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. A backup that fails ends the module with its failure. Raises NatsFailure."""
+    params = module.params
+    wanted = WantedRun(
+        requested_store(params),
+        [connections.identity(account) for account in params["accounts"] or connections.accounts] or (None,),
+        params["streams"],
+        params["exclude"],
+        params["verify"],
+        requested_pace(params),
+        parse_keep(params["keep"]),
+        params["cluster_files"] or {},
+    )
+    outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
+    found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
+    for warning in counted_warnings(found):
+        module.warn(warning)
+    if outcome.failure is not None:
+        fail(module, outcome.failure, changed=outcome.result["changed"])
+    return outcome.result
 
 
 def main() -> None:
@@ -243,29 +269,8 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    params = module.params
-    module.no_log_values.update(misplaced_secrets(params))
-
-    def work(connections: Any) -> dict[str, Any]:
-        wanted = WantedRun(
-            requested_store(params),
-            [connections.identity(account) for account in params["accounts"] or connections.accounts] or (None,),
-            params["streams"],
-            params["exclude"],
-            params["verify"],
-            requested_pace(params),
-            parse_keep(params["keep"]),
-            params["cluster_files"] or {},
-        )
-        outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
-        found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
-        for warning in counted_warnings(found):
-            module.warn(warning)
-        if outcome.failure is not None:
-            fail(module, outcome.failure, changed=outcome.result["changed"])
-        return outcome.result
-
-    run_connected(module, work)
+    module.no_log_values.update(misplaced_secrets(module.params))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

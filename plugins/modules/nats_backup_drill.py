@@ -171,16 +171,33 @@ unreadable:
 """
 
 from pathlib import Path
-
-from ansible.module_utils.basic import missing_required_lib
+from typing import Any
 
 from ..module_utils.backup.drill import BackupDrillOptions, drill
 from ..module_utils.backup.target import READ_SPEC, requested_store
-from ..module_utils.collection_module import CollectionModule
-from ..module_utils.module import fail, gc_paused
-from ..module_utils.nats.client import MissingLibrary, NatsFailure
+from ..module_utils.collection_module import CollectionModule, run
+from ..module_utils.module import gc_paused, without_connection
 from ..module_utils.screen import listing, printable
 from ..module_utils.waiting import positive
+
+
+def ensure(module: CollectionModule) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    params = module.params
+    wanted = BackupDrillOptions(
+        requested_store(params),
+        params["stream"],
+        params["binary"],
+        Path(params["work_directory"]) if params["work_directory"] else None,
+        positive(params["finish_timeout"], "finish_timeout"),
+        positive(params["wait_timeout"], "wait_timeout"),
+    )
+    with gc_paused():
+        result = drill(wanted, module.check_mode)
+    unreadable = [f"a backup cannot be read: {reason}" for reason in result["unreadable"]]
+    for warning in listing(unreadable, what="unreadable backup", most=3).screen:
+        module.warn(printable(warning))
+    return result
 
 
 def main() -> None:
@@ -196,27 +213,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    try:
-        wanted = BackupDrillOptions(
-            requested_store(params),
-            params["stream"],
-            params["binary"],
-            Path(params["work_directory"]) if params["work_directory"] else None,
-            positive(params["finish_timeout"], "finish_timeout"),
-            positive(params["wait_timeout"], "wait_timeout"),
-        )
-        with gc_paused():
-            result = drill(wanted, module.check_mode)
-    except MissingLibrary as missing:
-        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
-    except NatsFailure as failure:
-        fail(module, failure)
-    else:
-        unreadable = [f"a backup cannot be read: {reason}" for reason in result["unreadable"]]
-        for warning in listing(unreadable, what="unreadable backup", most=3).screen:
-            module.warn(printable(warning))
-        module.exit_json(**result)
+    run(module, without_connection, ensure)
 
 
 if __name__ == "__main__":

@@ -109,8 +109,8 @@ from ..module_utils.backup.files import Backup, find_backups
 from ..module_utils.backup.store import BackupStore
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.verify import CHECKSUM, LEVELS, verify
-from ..module_utils.collection_module import CollectionModule
-from ..module_utils.module import run_alone
+from ..module_utils.collection_module import CollectionModule, run
+from ..module_utils.module import without_connection
 from ..module_utils.nats.client import NatsFailure
 
 NONE = "none"
@@ -156,7 +156,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    run_alone(module, lambda: read(requested_store(params, "path"), params["stream"], params["verify"]))
+    run(
+        module,
+        without_connection,
+        lambda _module: read(requested_store(params, "path"), params["stream"], params["verify"]),
+    )
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.archive_contents import sha256_of
-from ..module_utils.module import known_secrets, make_module, run_unconnected
+from ..module_utils.collection_module import run
+from ..module_utils.module import known_secrets, make_module, with_options
 from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.redaction import Redactor, secrets_in
@@ -234,7 +235,7 @@ def preview(options: ConnectionOptions, contents: BundleContents, path: Path) ->
     return {"changed": True, **nothing, "answered": answered, "lines": lines}
 
 
-def write(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
+def ensure(options: ConnectionOptions, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result."""
     params = module.params
     contents, path, limit = folder_contents(params), Path(params["path"]), requested_limit(params)
@@ -285,7 +286,7 @@ def main() -> None:
             "versions": {"type": "dict", "default": {}},
         }
     )
-    run_unconnected(module, lambda options: write(options, module))
+    run(module, with_options, lambda options: ensure(options, module))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ from typing import Any, Optional, Union
 
 from ansible.module_utils.basic import missing_required_lib
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 
 try:
     from cryptography import x509
@@ -451,10 +451,7 @@ def main() -> None:
     )
     if CRYPTOGRAPHY_ERROR:
         module.fail_json(msg=missing_required_lib("cryptography"), exception=CRYPTOGRAPHY_ERROR)
-    try:
-        module.exit_json(**ensure(module))
-    except (CertificateError, OSError) as error:
-        module.fail_json(msg=str(error))
+    run(module, failing_on(CertificateError, OSError), ensure)
 
 
 if __name__ == "__main__":

@@ -695,9 +695,10 @@ from ..module_utils.assets.entries import subject_prefix
 from ..module_utils.backup.catalogue import FILE as CATALOGUE
 from ..module_utils.backup.catalogue import CatalogueError, read_catalogue
 from ..module_utils.backup.target import PLACE_SPEC, requested_store
+from ..module_utils.collection_module import run
 from ..module_utils.health import asset_checks, check_result, checks
 from ..module_utils.health.check_result import CRITICAL, STATUSES, UNKNOWN, Result
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import Call, NatsFailure
 from ..module_utils.nats.jetstream_api import JetStreamApi, require_name
@@ -1014,7 +1015,7 @@ SPECS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def check(connections: Connections, module: AnsibleModule) -> dict[str, Any]:
+def read(connections: Connections, module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result."""
     prepared = prepare(module.params["checks"])
     for _check, options in prepared:
@@ -1047,7 +1048,7 @@ def main() -> None:
         }
     )
 
-    run_connected(module, lambda connections: check(connections, module))
+    run(module, with_accounts, lambda connections: read(connections, module))
 
 
 if __name__ == "__main__":

@@ -61,18 +61,22 @@ ansible_facts:
         problems: []
 """
 
-from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_with_accounts
+from collections.abc import Mapping
+from typing import Any
+
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, ClientAndAccounts, make_module, with_client_and_accounts
 from ..module_utils.reporting.cluster_info import CLUSTER_INFO_SPEC, read_cluster_info
+
+
+def read(connected: ClientAndAccounts, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    return {"ansible_facts": {"nats_cluster": read_cluster_info(connected.client, params, connected.accounts)}}
 
 
 def main() -> None:
     module = make_module({**CLUSTER_INFO_SPEC, **ACCOUNT_USERS_SPEC})
-    run_with_accounts(
-        module,
-        lambda client, accounts: {
-            "ansible_facts": {"nats_cluster": read_cluster_info(client, module.params, accounts)}
-        },
-    )
+    run(module, with_client_and_accounts, lambda connected: read(connected, module.params))
 
 
 if __name__ == "__main__":

@@ -397,6 +397,7 @@ from typing import Any, Callable
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.cause import CATCHING_UP
 from ..module_utils.health.causes import cause_lines
 from ..module_utils.health.problem_file import write_problem_file
@@ -405,9 +406,8 @@ from ..module_utils.health.rules import entries_behind
 from ..module_utils.health.run_mesh import mesh_failure, wait_for_mesh
 from ..module_utils.health.sampling import SAMPLE_SPEC, Sample, make_sampler
 from ..module_utils.maintenance import parse_marks
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_with_accounts
-from ..module_utils.nats.accounts import Connections
-from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.module import ACCOUNT_USERS_SPEC, ClientAndAccounts, fail, make_module, with_client_and_accounts
+from ..module_utils.nats.client import NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.progress import PROGRESS_SPEC, Progress, clock_time
 from ..module_utils.roll.gates import Coverage, Gate, Steps, gate_covers, parse_gate
@@ -677,12 +677,12 @@ def check_mesh(api: SystemApi, outcome: GateDecision, params: Mapping[str, Any])
         raise failure
 
 
-def read(client: Client, accounts: Callable[[], Connections], module: AnsibleModule, uncovered: str) -> dict[str, Any]:
+def read(connected: ClientAndAccounts, module: AnsibleModule, uncovered: str) -> dict[str, Any]:
     """Return the module's result. Ends the module with a failure when the cluster is not healthy. `uncovered`: why the
     previous gate does not cover this one."""
     check_options(module.params)
-    api = SystemApi(client)
-    sample = make_sampler(api, module.params, elections=True, accounts=accounts)
+    api = SystemApi(connected.client)
+    sample = make_sampler(api, module.params, elections=True, accounts=connected.accounts)
     outcome = wait_for_health(sample, module.params)
     if outcome.healthy and module.params["mesh"]:
         check_mesh(api, outcome, module.params)
@@ -756,7 +756,7 @@ def main() -> None:
         fail(module, failure)
     if found.covered:
         module.exit_json(**covered_result(module.params, found.reason))
-    run_with_accounts(module, lambda client, accounts: read(client, accounts, module, found.reason))
+    run(module, with_client_and_accounts, lambda connected: read(connected, module, found.reason))
 
 
 if __name__ == "__main__":

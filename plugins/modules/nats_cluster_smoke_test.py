@@ -204,9 +204,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.accounts.minted_logins import account_logins
+from ..module_utils.collection_module import run
 from ..module_utils.health.message_flow import Flow, StreamTest, flow_failures, flow_warnings
 from ..module_utils.health.smoke_test import Choice, User, choose_users, exchange, login_failures, try_stream
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, known_secrets, make_module, run_unconnected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, known_secrets, make_module, with_options
 from ..module_utils.nats.accounts import MINTING_OPTIONS, as_user
 from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.waiting import positive
@@ -242,8 +243,8 @@ def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any
     """Return the module's result: the tests that were run and their failures. Raises NatsFailure when no user can log
     in."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
-    run = secrets.token_hex(6)
-    subject = f"{params['subject']}.{run}"
+    suffix = secrets.token_hex(6)
+    subject = f"{params['subject']}.{suffix}"
     choice = Choice(reasons=("check mode: nothing was sent",)) if check_mode else choose_users(users, subject)
     # Logins can be tested even if no user is permitted to send messages.
     sender = choice.sender or users[-1]
@@ -253,11 +254,11 @@ def smoke_test(users: list[User], required: list[User], params: Mapping[str, Any
     expected = frozenset(params["expected_servers"])
     flow = asyncio.run(exchange(sender.options, expected, subject if choice.sender else "", timeout))
     if choice.sender:
-        flow = replace(flow, stream=write_and_read(choice, flow, params, run, timeout))
+        flow = replace(flow, stream=write_and_read(choice, flow, params, suffix, timeout))
     return result(flow, sender, choice, len(users), login_failures(required))
 
 
-def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: str, timeout: float) -> StreamTest:
+def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], suffix: str, timeout: float) -> StreamTest:
     """Return the result of the stream test; it is skipped when it is not requested or no user can create a stream."""
     if not params["stream"]:
         return StreamTest(reason="not requested")
@@ -265,7 +266,7 @@ def write_and_read(choice: Choice, flow: Flow, params: Mapping[str, Any], run: s
     if sender is None or manager is None:
         return StreamTest(reason="no account has both a user for managing streams and a user for sending messages")
     replicas = 3 if sum(one.jetstream for one in flow.announced) >= 3 else 1
-    name, subject = f"SMOKE_TEST_{run}", f"{params['subject']}.{run}.stream"
+    name, subject = f"SMOKE_TEST_{suffix}", f"{params['subject']}.{suffix}.stream"
     with Client(sender.options) as publisher, Client(manager.options) as api:
         return try_stream(api, publisher, sender.account, name, subject, replicas, timeout)
 
@@ -310,6 +311,24 @@ def summary(flow: Flow, sender: User, sent: bool) -> str:
     return f"{done}; a stream of {flow.stream.replicas} replica(s) was written, read and deleted"
 
 
+def ensure(module: AnsibleModule, own: ConnectionOptions) -> dict[str, Any]:
+    """Return the module's result. Ends the module with a failure if the cluster does not serve its clients."""
+    users = candidates(own, module.params)
+    required = named_users(own, module.params["required_users"])
+    for user in [*users, *required]:
+        module.no_log_values.update(known_secrets(user.options))
+    found = smoke_test(users, required, module.params, module.check_mode)
+    for text in found.pop("warnings"):
+        module.warn(text)
+    if not found["ok"]:
+        hints = [_ROUTES] if found["pairs"]["broken"] else []
+        hints += [_ADDRESSES] if any(not one["server"] for one in found["addresses"]) else []
+        hints += [_LOGINS] if found["rejected"] else []
+        lines = ["The cluster does not serve its clients correctly:", *found["failures"], *hints]
+        fail(module, NatsFailure("smoke_test_failed", "\n".join(lines)), **found)
+    return found
+
+
 def main() -> None:
     spec = ACCOUNT_USERS_SPEC["account_users"]
     module: AnsibleModule = make_module(
@@ -322,24 +341,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 10},
         }
     )
-
-    def work(own: ConnectionOptions) -> dict[str, Any]:
-        users = candidates(own, module.params)
-        required = named_users(own, module.params["required_users"])
-        for user in [*users, *required]:
-            module.no_log_values.update(known_secrets(user.options))
-        found = smoke_test(users, required, module.params, module.check_mode)
-        for text in found.pop("warnings"):
-            module.warn(text)
-        if not found["ok"]:
-            hints = [_ROUTES] if found["pairs"]["broken"] else []
-            hints += [_ADDRESSES] if any(not one["server"] for one in found["addresses"]) else []
-            hints += [_LOGINS] if found["rejected"] else []
-            lines = ["The cluster does not serve its clients correctly:", *found["failures"], *hints]
-            fail(module, NatsFailure("smoke_test_failed", "\n".join(lines)), **found)
-        return found
-
-    run_unconnected(module, work)
+    run(module, with_options, lambda own: ensure(module, own))
 
 
 if __name__ == "__main__":

@@ -148,7 +148,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..module_utils.assets.connections import ANY, CLOSED, FILTER_SPEC, OPEN, read_connections
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 
@@ -201,7 +202,7 @@ def main() -> None:
             "limit": {"type": "int"},
         },
     )
-    run(module, lambda client: read(client, module.params))
+    run(module, with_client, lambda client: read(client, module.params))
 
 
 if __name__ == "__main__":

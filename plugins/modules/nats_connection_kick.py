@@ -161,7 +161,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..module_utils.assets.connections import CLOSED, FILTER_SPEC, OPEN, AffectedConnections, read_connections
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
 from ..module_utils.nats.system_api import SystemApi
@@ -367,7 +368,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 60},
         }
     )
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -329,7 +329,8 @@ from ..module_utils.assets.state import (
     ensure_present,
     require_state,
 )
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.jetstream_api import require_name
 
@@ -363,7 +364,7 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+    run(module, with_accounts, lambda connections: ensure(connections, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -124,9 +124,19 @@ unread_accounts:
   sample: []
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..module_utils.assets.listing import read_assets
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.model import CONSUMER
+
+
+def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    return read_assets(connections, params, CONSUMER).result(CONSUMER)
 
 
 def main() -> None:
@@ -134,7 +144,7 @@ def main() -> None:
         {**ACCOUNT_SPEC, "stream": {"type": "str"}, "consumer": {"type": "str"}},
         required_by={"consumer": ["stream"]},
     )
-    run_connected(module, lambda connections: read_assets(connections, module.params, CONSUMER).result(CONSUMER))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -150,17 +150,34 @@ waited:
   sample: 0.5
 """
 
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.model import CONSUMER
-from ..module_utils.roll.step_down_assets import step_down_assets
+from ..module_utils.roll.step_down_assets import ASSET_SPEC, step_down_assets
+
+
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    return step_down_assets(module, CONSUMER, connections)
 
 
 def main() -> None:
-    step_down_assets(
-        CONSUMER,
-        {"stream": {"type": "str"}, "consumer": {"type": "str"}, "consumers": {"type": "list", "elements": "str"}},
+    module = make_module(
+        {
+            **ASSET_SPEC,
+            "stream": {"type": "str"},
+            "consumer": {"type": "str"},
+            "consumers": {"type": "list", "elements": "str"},
+        },
         mutually_exclusive=[("consumer", "consumers")],
         required_by={"consumer": ["stream"], "consumers": ["stream"]},
     )
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ current:
 
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
 
 
@@ -122,11 +122,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = ensure(module)
-    except (FilesError, OSError, ValueError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    run(module, failing_on(FilesError, OSError, ValueError), ensure)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,8 @@ from ..module_utils.accounts.run_copies import read_copies
 from ..module_utils.accounts.seeds import new_key
 from ..module_utils.accounts.token import InvalidToken
 from ..module_utils.accounts.user_plan import CANNOT, UserPlan, UserState, plan_users, users_page
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.screen import printable
@@ -190,7 +191,7 @@ def main() -> None:
             "expected_servers": {"type": "list", "elements": "str", "default": []},
         },
     )
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -70,13 +70,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
 from ..module_utils.dr.run_status import read_status, save_checkpoint
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_unconnected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_options
 from ..module_utils.nats.client import ConnectionOptions, NatsFailure
 
 
-def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+def ensure(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result."""
     with connected(options, module.params) as pair:
         found = read_status(pair, protected_streams(module.params))
@@ -98,7 +99,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
 
 def main() -> None:
     module = make_module({**ACCOUNT_USERS_SPEC, **DR_SPEC, "fresh": {"type": "float", "default": 60}})
-    run_unconnected(module, lambda options: work(module, options))
+    run(module, with_options, lambda options: ensure(module, options))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ import json
 from pathlib import Path
 from typing import Any, Optional
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, run
 from ..module_utils.host.contexts import (
     SAVED,
     ContextSide,
@@ -121,7 +121,7 @@ from ..module_utils.host.contexts import (
     to_site,
 )
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
-from ..module_utils.module import fail
+from ..module_utils.module import without_connection
 from ..module_utils.nats.client import NatsFailure
 
 _SIDE_SPEC: dict[str, Any] = {
@@ -135,7 +135,7 @@ _SIDE_SPEC: dict[str, Any] = {
 }
 
 
-def switch(module: CollectionModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure invalid_option, write_failed."""
     params = module.params
     origin, site = (
@@ -230,12 +230,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = switch(module)
-    except NatsFailure as failure:
-        fail(module, failure)
-    else:
-        module.exit_json(**result)
+    run(module, without_connection, ensure)
 
 
 if __name__ == "__main__":

@@ -134,16 +134,17 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.throwaway_server import ended_by_signals
+from ..module_utils.collection_module import run
 from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
 from ..module_utils.dr.run_drill import SiteDrillOptions, plan_drills, planned_page, rehearse
 from ..module_utils.dr.status import Protected
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_unconnected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_options
 from ..module_utils.nats.client import ConnectionOptions, NatsFailure
 from ..module_utils.screen import blocks
 from ..module_utils.waiting import positive
 
 
-def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+def ensure(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result after every stream has been rehearsed."""
     params = module.params
     if params["compare"] < 0:
@@ -194,7 +195,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 600},
         }
     )
-    run_unconnected(module, lambda options: work(module, options))
+    run(module, with_options, lambda options: ensure(module, options))
 
 
 if __name__ == "__main__":

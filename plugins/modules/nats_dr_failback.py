@@ -91,14 +91,15 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
 from ..module_utils.dr.run_failback import done_page, fail_back, plan_failback, planned_page
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_unconnected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_options
 from ..module_utils.nats.client import ConnectionOptions, NatsFailure
 from ..module_utils.waiting import positive
 
 
-def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+def ensure(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result after the origin serves every stream again."""
     wait = positive(module.params["wait_timeout"], "wait_timeout")
     with connected(options, module.params) as pair:
@@ -116,7 +117,7 @@ def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
 
 def main() -> None:
     module = make_module({**ACCOUNT_USERS_SPEC, **DR_SPEC, "wait_timeout": {"type": "float", "default": 60}})
-    run_unconnected(module, lambda options: work(module, options))
+    run(module, with_options, lambda options: ensure(module, options))
 
 
 if __name__ == "__main__":

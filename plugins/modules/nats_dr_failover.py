@@ -202,15 +202,16 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.dr.failover import FENCES, FailoverOptions
 from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
 from ..module_utils.dr.run_failover import FailoverTimeouts, done_page, fail_over, plan_work, planned_page
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_unconnected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_options
 from ..module_utils.nats.client import ConnectionOptions, NatsFailure
 from ..module_utils.waiting import positive
 
 
-def work(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
+def ensure(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     """Return the module's result after the site serves every stream."""
     params = module.params
     wanted = FailoverOptions(
@@ -246,7 +247,7 @@ def main() -> None:
         },
         required_if=[("fence", "dead", ("dead",))],
     )
-    run_unconnected(module, lambda options: work(module, options))
+    run(module, with_options, lambda options: ensure(module, options))
 
 
 if __name__ == "__main__":

@@ -175,10 +175,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.dr.reader import DR_SPEC, connected, protected_streams
 from ..module_utils.dr.run_status import read_status
 from ..module_utils.dr.status import RecoveryLimits, status_page
-from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_unconnected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, with_options
 from ..module_utils.nats.client import ConnectionOptions
 from ..module_utils.screen import some_names
 
@@ -214,7 +215,7 @@ def main() -> None:
             "max_drill_age": {"type": "float"},
         }
     )
-    run_unconnected(module, lambda options: read(module, options))
+    run(module, with_options, lambda options: read(module, options))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ import tempfile
 from dataclasses import replace
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.evidence import CollectionBounds, Collector, Subject, find_disks, probes
 from ..module_utils.host.observation import read_text
 from ..module_utils.host.own_files import own_config
@@ -180,7 +180,7 @@ def read_bounds(given: dict[str, Any]) -> CollectionBounds:
     return bounds
 
 
-def collect(module: CollectionModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises ValueError, ProcessError and OSError."""
     given = module.params
     subject, bounds = make_subject(given), read_bounds(given)
@@ -221,10 +221,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**collect(module))
-    except (ValueError, ProcessError, OSError) as error:
-        module.fail_json(msg=f"The host's part of the bundle cannot be collected: {error}")
+    frame = failing_on(
+        ValueError,
+        ProcessError,
+        OSError,
+        message=lambda error: f"The host's part of the bundle cannot be collected: {error}",
+    )
+    run(module, frame, ensure)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.observation import read_mark
 from ..module_utils.roll.lock_rules import Holder, LockRequest, resolve_holder
 
@@ -208,7 +208,7 @@ def opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read(descriptor: int, now: float) -> Holder:
+def read_holder(descriptor: int, now: float) -> Holder:
     """Return the holder; None when the lock is free, has expired, or the file is truncated after a crash."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     try:
@@ -244,7 +244,7 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
     else:
         with opened(params["path"]) as descriptor:
             now = time.time()
-            before = read(descriptor, now)
+            before = read_holder(descriptor, now)
             after = resolve_holder(before, request, now)
             if before != after and not module.check_mode:
                 write(descriptor, after)
@@ -285,10 +285,10 @@ def main() -> None:
         module.fail_json(msg="owner: missing, because the module was run without its action plugin, which sets it")
     if module.params["ttl"] < 1:
         module.fail_json(msg=f"ttl: must be at least 1 second, not {module.params['ttl']}")
-    try:
-        module.exit_json(**ensure(module))
-    except OSError as error:
-        module.fail_json(msg=f"the lock {module.params['path']} cannot be used: {error.strerror}")
+    frame = failing_on(
+        OSError, message=lambda error: f"the lock {module.params['path']} cannot be used: {error.strerror}"
+    )
+    run(module, frame, ensure)
 
 
 if __name__ == "__main__":

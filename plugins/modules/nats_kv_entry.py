@@ -146,7 +146,8 @@ from typing import Any
 
 from ..module_utils.assets.run_entries import Bucket, EntryRequest, ensure_entry
 from ..module_utils.assets.state import COMMON_SPEC, RunOptions
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.units import parse_duration
@@ -193,7 +194,7 @@ def main() -> None:
         mutually_exclusive=[("value", "value_base64")],
         required_if=[("state", "present", ("value", "value_base64"), True)],
     )
-    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+    run(module, with_accounts, lambda connections: ensure(connections, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

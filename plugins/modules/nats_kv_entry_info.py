@@ -79,7 +79,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..module_utils.assets.run_entries import Bucket, read_entries
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 
 
@@ -98,7 +99,7 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    run_connected(module, lambda connections: read(connections, module.params))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -144,7 +144,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.nats.system_api import SystemApi
@@ -165,7 +166,7 @@ from ..module_utils.screen import page
 from ..module_utils.waiting import positive
 
 
-def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result after every planned leader has been observed."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
@@ -247,7 +248,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 300},
         }
     )
-    run_connected(module, lambda connections: work(module, connections))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 
 
 def read_line(connection: socket.socket) -> bytes:
@@ -172,10 +172,8 @@ def main() -> None:
         required_together=[("tls_cert_file", "tls_key_file")],
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**read(module.params))
-    except OSError as error:
-        module.fail_json(msg=f"the TLS files cannot be used: {error}")
+    frame = failing_on(OSError, message=lambda error: f"the TLS files cannot be used: {error}")
+    run(module, frame, lambda module: read(module.params))
 
 
 if __name__ == "__main__":

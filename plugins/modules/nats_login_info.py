@@ -83,7 +83,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import CREDENTIAL_SPEC, ONE_KIND_OF_CREDENTIALS, known_secrets, make_module, run_unconnected
+from ..module_utils.collection_module import run
+from ..module_utils.module import CREDENTIAL_SPEC, ONE_KIND_OF_CREDENTIALS, known_secrets, make_module, with_options
 from ..module_utils.nats.accounts import as_user
 from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 
@@ -139,7 +140,7 @@ def main() -> None:
         }
     )
 
-    run_unconnected(module, lambda own: read(own, module))
+    run(module, with_options, lambda own: read(own, module))
 
 
 if __name__ == "__main__":

@@ -181,11 +181,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.cause import build_scene
 from ..module_utils.health.causes import refusal, root_causes
 from ..module_utils.maintenance import mark_texts, parse_marks, utc
-from ..module_utils.module import make_module, run, run_even_unconnected
-from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.module import make_module, read_if_possible, with_options
+from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.nats.model import Cluster
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.problem import ERROR
@@ -238,7 +239,7 @@ def _me() -> str:
     return f"{user}@{platform.node()}"
 
 
-def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -> dict[str, Any]:
+def planned(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -> dict[str, Any]:
     """Return the module's result. `cluster`: the current state, None if it could not be read; `unread`: the reason.
     Raises NatsFailure invalid_option."""
     now = time.time()
@@ -278,13 +279,23 @@ def plan(cluster: Cluster | None, params: Mapping[str, Any], unread: str = "") -
     }
 
 
-def read(client: Client, params: Mapping[str, Any]) -> Cluster:
+def read_cluster(client: Client, params: Mapping[str, Any]) -> Cluster:
     """Return the cluster. Raises NatsFailure."""
     expected = set(params["expected_servers"] or ())
     names = expected | set(params["hosts"].values())
     return SystemApi(client).read_cluster(
         awaited=expected - parse_marks(params["maintenance"]).keys(), known_names=names
     )
+
+
+def plan(options: ConnectionOptions, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure for an invalid option, and for an unreadable cluster if there is a
+    gate."""
+    if params["gate"]:
+        with Client(options) as client:
+            return planned(read_cluster(client, params), params)
+    cluster, unread = read_if_possible(options, lambda client: read_cluster(client, params))
+    return planned(cluster, params, unread)
 
 
 def main() -> None:
@@ -304,14 +315,7 @@ def main() -> None:
             **ROLLING_SPEC,
         }
     )
-
-    def work(client: Client | None, unread: str = "") -> dict[str, Any]:
-        return plan(read(client, module.params) if client else None, module.params, unread)
-
-    if module.params["gate"]:
-        run(module, work)
-    else:
-        run_even_unconnected(module, work)
+    run(module, with_options, lambda options: plan(options, module.params))
 
 
 if __name__ == "__main__":

@@ -267,7 +267,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..module_utils.assets.listing import read_assets
-from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.nats.model import CONSUMER, STREAM, Cluster
@@ -427,7 +428,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    run_connected(module, lambda connections: plan(connections, module.params))
+    run(module, with_accounts, lambda connections: plan(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -114,6 +114,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.message_path import (
     TRACE_DESTINATION,
     TRACE_ONLY,
@@ -123,7 +124,7 @@ from ..module_utils.health.message_path import (
     read_hops,
     summary,
 )
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import Call, NatsFailure, Reply, refuse_constant
 from ..module_utils.versions import reported_version
@@ -158,7 +159,7 @@ def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     module = make_module({"subject": {"type": "str", "required": True}, **ACCOUNT_SPEC})
-    run_connected(module, lambda connections: read(connections, module.params))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

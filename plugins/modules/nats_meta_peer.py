@@ -116,8 +116,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.rules import Limits
-from ..module_utils.module import make_module, run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.error_codes import MEMBER_CHANGE_IN_FLIGHT
 from ..module_utils.nats.meta_api import MetaApi
@@ -251,7 +252,7 @@ def wanted_peer(params: Mapping[str, Any]) -> str:
     return str(params["peer_id"])
 
 
-def absent(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+def ensure(module: AnsibleModule, client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the member if it exists, and return the module's result."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     system = SystemApi(client)
@@ -319,7 +320,7 @@ def main() -> None:
         required_one_of=[("server_name", "peer_id")],
         mutually_exclusive=[("server_name", "peer_id")],
     )
-    run(module, lambda client: absent(module, client, module.params))
+    run(module, with_client, lambda client: ensure(module, client, module.params))
 
 
 if __name__ == "__main__":

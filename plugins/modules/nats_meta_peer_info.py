@@ -84,8 +84,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.raft_silence import MetaContact, meta_contact
-from ..module_utils.module import make_module, run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.waiting import wait_until
@@ -94,20 +95,20 @@ from ..module_utils.waiting import wait_until
 INTERVAL = 1.0
 
 
-def wait_for_meta(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure invalid_option for an invalid time."""
     name = params["server_name"]
     if params["wait_timeout"] < 0:
         raise NatsFailure("invalid_option", f"wait_timeout: must not be negative, not {params['wait_timeout']:g}")
 
-    def read() -> MetaContact:
+    def sample() -> MetaContact:
         try:
             cluster = SystemApi(client).read_cluster(known_names=(name,), assets=False, health=False)
         except NatsFailure as failure:
             return MetaContact(False, reason=failure.description)
         return meta_contact(cluster, name, params["in_step"])
 
-    last = wait_until(read, lambda contact: contact.joined, params["wait_timeout"], INTERVAL)
+    last = wait_until(sample, lambda contact: contact.joined, params["wait_timeout"], INTERVAL)
     return {"changed": False, **asdict(last.value), "waited": last.waited}
 
 
@@ -119,7 +120,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 40},
         }
     )
-    run(module, lambda client: wait_for_meta(client, module.params))
+    run(module, with_client, lambda client: read(client, module.params))
 
 
 if __name__ == "__main__":

@@ -79,7 +79,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import fail, make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import fail, make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
 from ..module_utils.roll.leadership import (
@@ -137,7 +138,7 @@ def ensure(module: AnsibleModule, client: Client) -> dict[str, Any]:
 
 def main() -> None:
     module = make_module(CONSTRAINTS_SPEC)
-    run(module, lambda client: ensure(module, client))
+    run(module, with_client, lambda client: ensure(module, client))
 
 
 if __name__ == "__main__":

@@ -99,9 +99,9 @@ from typing import Any
 
 from ..module_utils.accounts.nsc import document_from_store
 from ..module_utils.accounts.nsc_store import UnreadableStore, read_store
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, run
 from ..module_utils.documents import InvalidDocument
-from ..module_utils.module import run_alone
+from ..module_utils.module import without_connection
 from ..module_utils.nats.failures import NatsFailure
 from ..module_utils.screen import MAX_LINES, cut, printable
 
@@ -134,7 +134,7 @@ def _failure(code: str, reason: str, problems: object) -> NatsFailure:
 
 def main() -> None:
     module = CollectionModule(argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True)
-    run_alone(module, lambda: read(module.params["path"], time.time()))
+    run(module, without_connection, lambda module: read(module.params["path"], time.time()))
 
 
 if __name__ == "__main__":

@@ -137,7 +137,8 @@ from ..module_utils.assets.run_objects import (
     file_digest,
 )
 from ..module_utils.assets.state import COMMON_SPEC, RunOptions
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 
@@ -172,7 +173,7 @@ def main() -> None:
         },
         required_if=[("state", "present", ("src",)), ("state", "fetched", ("dest",))],
     )
-    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+    run(module, with_accounts, lambda connections: ensure(connections, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -179,7 +179,8 @@ from ..module_utils.assets.buckets import OBJECT_FIELDS, is_object, object_defau
 from ..module_utils.assets.config import argument_spec
 from ..module_utils.assets.run_buckets import ensure_bucket
 from ..module_utils.assets.state import COMMON_SPEC
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 
 
@@ -210,7 +211,7 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    run_connected(module, lambda connections: ensure(connections, module.params, module.check_mode))
+    run(module, with_accounts, lambda connections: ensure(connections, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

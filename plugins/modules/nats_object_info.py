@@ -59,7 +59,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..module_utils.assets.run_objects import ObjectBucket
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 
 
@@ -71,7 +72,7 @@ def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     module = make_module({"bucket": {"type": "str", "required": True}, **ACCOUNT_SPEC})
-    run_connected(module, lambda connections: read(connections, module.params))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

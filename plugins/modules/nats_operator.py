@@ -107,10 +107,10 @@ from ..module_utils.accounts.keys import ACCOUNT, OPERATOR
 from ..module_utils.accounts.operator import OperatorKeys, begin
 from ..module_utils.accounts.seeds import SeedKey, new_key
 from ..module_utils.accounts.token import InvalidToken
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, run
 from ..module_utils.documents import InvalidDocument
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
-from ..module_utils.module import run_alone
+from ..module_utils.module import without_connection
 from ..module_utils.nats.failures import NatsFailure
 
 
@@ -206,7 +206,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run_alone(module, lambda: ensure(module.params, module.check_mode))
+    run(module, without_connection, lambda module: ensure(module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -142,8 +142,9 @@ from ..module_utils.accounts.run_claims import (
 )
 from ..module_utils.accounts.seeds import SeedKey, new_key
 from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.collection_module import run
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
-from ..module_utils.module import make_module, run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 
@@ -284,7 +285,7 @@ def main() -> None:
     )
     module.params["jwt_file"] = os.path.abspath(module.params["jwt_file"])
     module.params["new_seed_file"] = os.path.abspath(module.params["new_seed_file"])
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

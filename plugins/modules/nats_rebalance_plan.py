@@ -221,8 +221,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.store import utc_now
+from ..module_utils.collection_module import run
 from ..module_utils.health.problem_file import write_json
-from ..module_utils.module import make_module, run_connected
+from ..module_utils.module import make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.nats.model import Cluster
@@ -243,7 +244,7 @@ from ..module_utils.screen import page
 from ..module_utils.units import size_bytes
 
 
-def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+def plan(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure if the cluster or a server does not exist, or if the plan was made
     for a different state."""
     params = module.params
@@ -371,7 +372,7 @@ def main() -> None:
             "plan": {"type": "dict"},
         }
     )
-    run_connected(module, lambda connections: work(module, connections))
+    run(module, with_accounts, lambda connections: plan(module, connections))
 
 
 if __name__ == "__main__":

@@ -193,8 +193,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.rules import Expectations
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.rescue.repair_plan import FIXES, POSITION_LOST, RepairOptions, RepairStep, repair_page
@@ -215,7 +216,7 @@ def parse_floors(value: dict[str, Any]) -> dict[str, int]:
     return floors
 
 
-def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result once every fix is confirmed. The result of a failure lists the completed steps."""
     params = module.params
     request = RepairOptions(
@@ -282,7 +283,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    run_connected(module, lambda connections: work(module, connections))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ unmatched:
 from collections.abc import Mapping
 from typing import Any
 
-from ..module_utils.module import make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_accounts
 from ..module_utils.nats.account_names import one_account
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
@@ -186,7 +187,7 @@ def main() -> None:
             "accounts": {"type": "list", "elements": "str"},
         }
     )
-    run_connected(module, lambda connections: plan(connections, module.params))
+    run(module, with_accounts, lambda connections: plan(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -293,7 +293,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.placement.known_servers import unknown_servers
@@ -368,7 +369,7 @@ def parse_hosts(entries: Sequence[Mapping[str, Any]], dead: frozenset[str]) -> d
     }
 
 
-def work(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result once every step is confirmed. The result of a failure lists the completed steps."""
     params = module.params
     dead = frozenset(params["dead_servers"])
@@ -444,7 +445,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    run_connected(module, lambda connections: work(module, connections))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -232,17 +232,55 @@ screen:
 
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
+
 from ..module_utils.backup.restore_rules import RestoreChanges
 from ..module_utils.backup.run_restore import COMPARISONS, EXISTING, READ_BACK, REFUSE, WantedRestores, restore_streams
 from ..module_utils.backup.stream_restore import WantedRestore, require_replicas
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CHECKSUM, LEVELS
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.jetstream_api import require_name
 from ..module_utils.progress import PROGRESS_SPEC, Progress
 from ..module_utils.screen import counted_warnings
 from ..module_utils.waiting import positive
+
+
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. A restore that fails ends the module with its failure. Raises NatsFailure."""
+    params = module.params
+    if params["name"] is not None:
+        require_name("stream", params["name"])
+    changes = RestoreChanges(
+        params["name"],
+        params["subjects"],
+        params["num_replicas"],
+        params["placement"],
+        params["consumers"],
+        max_replicas=params["max_replicas"],
+    )
+    require_replicas(changes)
+    wait_timeout = positive(params["wait_timeout"], "wait_timeout")
+    wanted = WantedRestores(
+        requested_store(params),
+        params["streams"],
+        params["at"],
+        params["account"],
+        bool(connections.accounts),
+        WantedRestore(changes, params["verify"], requested_pace(params), wait_timeout),
+        params["compare"],
+        params["existing"],
+    )
+    outcome = restore_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
+    found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
+    for warning in counted_warnings(found):
+        module.warn(warning)
+    if outcome.failure is not None:
+        fail(module, outcome.failure, changed=outcome.result["changed"])
+    return outcome.result
 
 
 def main() -> None:
@@ -270,40 +308,7 @@ def main() -> None:
             **ACCOUNT_USERS_SPEC,
         }
     )
-    params = module.params
-
-    def work(connections: Any) -> dict[str, Any]:
-        if params["name"] is not None:
-            require_name("stream", params["name"])
-        changes = RestoreChanges(
-            params["name"],
-            params["subjects"],
-            params["num_replicas"],
-            params["placement"],
-            params["consumers"],
-            max_replicas=params["max_replicas"],
-        )
-        require_replicas(changes)
-        wait_timeout = positive(params["wait_timeout"], "wait_timeout")
-        wanted = WantedRestores(
-            requested_store(params),
-            params["streams"],
-            params["at"],
-            params["account"],
-            bool(connections.accounts),
-            WantedRestore(changes, params["verify"], requested_pace(params), wait_timeout),
-            params["compare"],
-            params["existing"],
-        )
-        outcome = restore_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
-        found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
-        for warning in counted_warnings(found):
-            module.warn(warning)
-        if outcome.failure is not None:
-            fail(module, outcome.failure, changed=outcome.result["changed"])
-        return outcome.result
-
-    run_connected(module, work)
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.parameters import remove_values
 
-from ..module_utils.module import fail, known_secrets, make_module, resolve_connection
+from ..module_utils.collection_module import run
+from ..module_utils.module import known_secrets, make_module, resolve_connection, without_connection
 from ..module_utils.nats.client import Call, Client, MissingLibrary, NatsFailure
 from ..module_utils.waiting import positive
 
@@ -304,7 +305,7 @@ def mask_secrets(module: AnsibleModule) -> None:
         pass
 
 
-def emit(module: AnsibleModule) -> dict[str, Any]:
+def ensure(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure for invalid options and for a journal that cannot be written."""
     params = module.params
     positive(params["publish_timeout"], "publish_timeout")
@@ -356,12 +357,7 @@ def main() -> None:
             "publish_timeout": {"type": "float", "default": 2.0},
         }
     )
-    try:
-        result = emit(module)
-    except NatsFailure as failure:
-        fail(module, failure)
-    else:
-        module.exit_json(**result)
+    run(module, without_connection, ensure)
 
 
 if __name__ == "__main__":

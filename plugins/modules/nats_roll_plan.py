@@ -394,13 +394,14 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.cause import Scene, build_scene
 from ..module_utils.health.causes import refusal, root_causes
 from ..module_utils.health.raft_silence import raft_silent_servers
 from ..module_utils.health.rules import lasting_asset_faults
 from ..module_utils.maintenance import mark_texts, parse_marks
-from ..module_utils.module import make_module, run, run_even_unconnected
-from ..module_utils.nats.client import Client, NatsFailure
+from ..module_utils.module import make_module, read_if_possible, with_options
+from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.nats.model import Cluster
 from ..module_utils.nats.server_versions import version_warnings
 from ..module_utils.nats.system_api import SystemApi
@@ -503,7 +504,7 @@ def judge_versions(
     return problems, flags
 
 
-def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+def gated_plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure like `read_cluster`, and invalid_option if no plan can meet the
     rules."""
     for option in ("max_parallel", "max_unavailable_replicas", "meta_headroom", "canary"):
@@ -531,13 +532,14 @@ def plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "feature_flags": flags}
 
 
-def ungated_plan(client: Client | None, unread: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def ungated_plan(options: ConnectionOptions, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result without a gate: the hosts one after another, in the given order."""
     hosts = host_names(params)
-    cluster = None
-    if client:
-        awaited = set(params["expected_servers"] or ()) - parse_marks(params["maintenance"]).keys()
-        cluster = SystemApi(client).read_cluster(awaited=awaited, known_names={*hosts, *awaited}, health=False)
+    awaited = set(params["expected_servers"] or ()) - parse_marks(params["maintenance"]).keys()
+    cluster, unread = read_if_possible(
+        options,
+        lambda client: SystemApi(client).read_cluster(awaited=awaited, known_names={*hosts, *awaited}, health=False),
+    )
     made = plan_ungated(cluster, list(hosts), restart_rules(params), unread)
     return result(Cluster(), made, params)
 
@@ -586,6 +588,15 @@ def result(
     }
 
 
+def plan(options: ConnectionOptions, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure for an invalid option, and for an unreadable cluster if there is a
+    gate."""
+    if not params["gate"]:
+        return ungated_plan(options, params)
+    with Client(options) as client:
+        return gated_plan(client, params)
+
+
 def main() -> None:
     module = make_module(
         {
@@ -616,10 +627,7 @@ def main() -> None:
         required_one_of=[("server_names", "hosts")],
         mutually_exclusive=[("server_names", "hosts")],
     )
-    if module.params["gate"]:
-        run(module, lambda client: plan(client, module.params))
-    else:
-        run_even_unconnected(module, lambda client, unread: ungated_plan(client, unread, module.params))
+    run(module, with_options, lambda options: plan(options, module.params))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.install import (
     InstallError,
     binary_path,
@@ -180,8 +180,8 @@ def remove_all(module: CollectionModule) -> dict[str, Any]:
     return {"changed": bool(names) or empty, "versions": sorted(running), "removed": names}
 
 
-def ensure(module: CollectionModule) -> dict[str, Any]:
-    """Return the module's result."""
+def carry_out(module: CollectionModule) -> dict[str, Any]:
+    """Install or remove versions, and return the module's result without its diff."""
     parameters = module.params
     if parameters["state"] == "absent":
         return remove_all(module)
@@ -202,6 +202,19 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
     return done
 
 
+def ensure(module: CollectionModule) -> dict[str, Any]:
+    """Return the module's result. Raises InstallError, ProcessError and OSError."""
+    install_dir = module.params["install_dir"]
+    before = versions(install_dir)
+    done = carry_out(module)
+    if not module.check_mode:
+        done["versions"] = versions(install_dir)
+    new = [done["version"]] if done["changed"] and done.get("version") and module.params["src"] else []
+    after = [name for name in {*before, *new} if name not in done["removed"]]
+    listing = ["".join(f"{name}\n" for name in sorted(names)) for names in (before, after)]
+    return {**done, "diff": {"before": listing[0], "after": listing[1]}}
+
+
 def main() -> None:
     module = CollectionModule(
         argument_spec={
@@ -216,17 +229,13 @@ def main() -> None:
         required_if=[("state", "present", ["version", "src"], True)],
         supports_check_mode=True,
     )
-    before = versions(module.params["install_dir"])
-    try:
-        done = ensure(module)
-    except (InstallError, ProcessError, OSError) as error:
-        module.fail_json(msg=f"Installing nats-server in {module.params['install_dir']}: {error}")
-    if not module.check_mode:
-        done["versions"] = versions(module.params["install_dir"])
-    new = [done["version"]] if done["changed"] and done.get("version") and module.params["src"] else []
-    after = [name for name in {*before, *new} if name not in done["removed"]]
-    listing = ["".join(f"{name}\n" for name in sorted(names)) for names in (before, after)]
-    module.exit_json(**done, diff={"before": listing[0], "after": listing[1]})
+    frame = failing_on(
+        InstallError,
+        ProcessError,
+        OSError,
+        message=lambda error: f"Installing nats-server in {module.params['install_dir']}: {error}",
+    )
+    run(module, frame, ensure)
 
 
 if __name__ == "__main__":

@@ -180,7 +180,8 @@ from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.nats.model import Cluster, RaftGroup, Stream
@@ -545,7 +546,7 @@ def main() -> None:
             **PROGRESS_SPEC,
         }
     )
-    run_connected(module, lambda connections: ensure(module, connections))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

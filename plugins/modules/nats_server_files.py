@@ -179,7 +179,7 @@ import os
 import tempfile
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, leftovers, replace_all
 from ..module_utils.host.process import executable_version
 from ..module_utils.host.trial import reported_digest, run_trial, trial_environment
@@ -370,11 +370,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        done = ensure(module)
-    except (FilesError, OSError, ValueError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**done)
+    run(module, failing_on(FilesError, OSError, ValueError), ensure)
 
 
 if __name__ == "__main__":

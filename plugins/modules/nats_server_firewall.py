@@ -93,7 +93,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, diff, replace_all
 from ..module_utils.host.firewall import (
     Firewalld,
@@ -358,10 +358,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**ensure(module))
-    except (FirewallError, FilesError, ValueError) as error:
-        module.fail_json(msg=str(error))
+    run(module, failing_on(FirewallError, FilesError, ValueError), ensure)
 
 
 if __name__ == "__main__":

@@ -752,7 +752,7 @@ backup_files:
 
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.gathering import gather
 from ..module_utils.host.observation import HostCommands
 from ..module_utils.host.process import ProcessError
@@ -822,10 +822,8 @@ def main() -> None:
     module = CollectionModule(argument_spec={"gather_subset": subsets, **SPEC}, supports_check_mode=True)
     if problems := option_problems(module.params["gather_subset"], given_options(module.params, SPEC)):
         module.fail_json(msg="; ".join(problems))
-    try:
-        module.exit_json(**read(module))
-    except (ProcessError, OSError, ValueError) as error:
-        module.fail_json(msg=f"The host cannot be read: {error}")
+    frame = failing_on(ProcessError, OSError, ValueError, message=lambda error: f"The host cannot be read: {error}")
+    run(module, frame, read)
 
 
 if __name__ == "__main__":

@@ -357,9 +357,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.routes import MESH_ENDPOINTS, MESH_SPEC, Mesh, mesh_problems, unread
 from ..module_utils.health.run_mesh import mesh_failure
-from ..module_utils.module import fail, make_module, run
+from ..module_utils.module import fail, make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
 from ..module_utils.nats.system_api import Answer, SystemApi
@@ -562,7 +563,7 @@ def main() -> None:
         }
     )
 
-    run(module, lambda client: read(client, module))
+    run(module, with_client, lambda client: read(client, module))
 
 
 if __name__ == "__main__":

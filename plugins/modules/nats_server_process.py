@@ -159,7 +159,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.observation import NO_PROCESS, read_process, unit_properties
 from ..module_utils.host.process import (
     ProcessError,
@@ -351,6 +351,11 @@ def reload(module: CollectionModule) -> dict[str, Any]:
 STATES = {"started": start, "stopped": stop, "reloaded": reload}
 
 
+def ensure(module: CollectionModule) -> dict[str, Any]:
+    """Return the module's result. Raises ProcessError, OSError, and KeyError for an unknown user or group."""
+    return STATES[module.params["state"]](module)
+
+
 def main() -> None:
     module = CollectionModule(
         argument_spec={
@@ -374,10 +379,13 @@ def main() -> None:
         required_if=[("state", "started", ["binary", "unit"], True)],
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**STATES[module.params["state"]](module))
-    except (ProcessError, OSError, KeyError) as error:
-        module.fail_json(msg=f"nats-server with {module.params['config']}: {error}")
+    frame = failing_on(
+        ProcessError,
+        OSError,
+        KeyError,
+        message=lambda error: f"nats-server with {module.params['config']}: {error}",
+    )
+    run(module, frame, ensure)
 
 
 if __name__ == "__main__":

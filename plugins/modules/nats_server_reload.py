@@ -95,7 +95,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.model import Server
 from ..module_utils.nats.system_api import SystemApi
@@ -150,7 +151,7 @@ def wait_until_loaded(
         time.sleep(POLL_SECONDS)
 
 
-def reload(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+def ensure(client: Client, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Reload the server if needed, and return the module's result."""
     timeout = positive(params["wait_timeout"], "wait_timeout")
     started = time.monotonic()
@@ -184,7 +185,7 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 30},
         }
     )
-    run(module, lambda client: reload(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

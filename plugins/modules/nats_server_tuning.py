@@ -103,7 +103,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.files import Directory, FilesError, ManagedFile, replace_all
 from ..module_utils.host.system import has_systemd
 from ..module_utils.host.tuning_plan import (
@@ -166,7 +166,7 @@ def change(step: TuningStep) -> dict[str, Any]:
     }
 
 
-def tune(module: CollectionModule) -> dict[str, Any]:
+def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the values of the module. Raises FilesError."""
     given = module.params
     host = TunedHost(
@@ -234,10 +234,7 @@ def main() -> None:
     both = sorted(set(module.params["apply"]) & set(module.params["undo"]))
     if both:
         module.fail_json(msg=f"apply and undo both list {', '.join(both)}: remove it from one of them")
-    try:
-        module.exit_json(**tune(module))
-    except FilesError as error:
-        module.fail_json(msg=str(error))
+    run(module, failing_on(FilesError), ensure)
 
 
 if __name__ == "__main__":

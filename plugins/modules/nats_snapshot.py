@@ -248,7 +248,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.target import PLACE_SPEC, requested_store
-from ..module_utils.module import fail, make_module, run_unconnected
+from ..module_utils.collection_module import run
+from ..module_utils.module import fail, make_module, with_options
 from ..module_utils.nats.client import Client, ConnectionOptions, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.object_storage import SCHEME, S3Options
@@ -356,7 +357,7 @@ def main() -> None:
         mutually_exclusive=[("archive", "logs"), ("archive", "backups"), ("archive", "drift")],
     )
 
-    run_unconnected(module, lambda options: ensure(options, module))
+    run(module, with_options, lambda options: ensure(options, module))
 
 
 if __name__ == "__main__":

@@ -204,19 +204,43 @@ screen:
 """
 
 from pathlib import Path
-
-from ansible.module_utils.basic import missing_required_lib
+from typing import Any
 
 from ..module_utils.backup.selection import SELECTION_SPEC
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CONTENTS, RECORDS
-from ..module_utils.collection_module import CollectionModule
-from ..module_utils.module import fail, gc_paused
-from ..module_utils.nats.client import MissingLibrary, NatsFailure
+from ..module_utils.collection_module import CollectionModule, run
+from ..module_utils.module import fail, gc_paused, without_connection
 from ..module_utils.progress import PROGRESS_SPEC, Progress
 from ..module_utils.rescue.offline_backup import WantedCopies, save_copied_streams
 from ..module_utils.screen import counted_warnings
+
+
+def ensure(module: CollectionModule) -> dict[str, Any]:
+    """Return the module's result. A backup that fails ends the module with its failure. Raises NatsFailure."""
+    params = module.params
+    wanted = WantedCopies(
+        {str(server): str(copy) for server, copy in params["copies"].items()},
+        requested_store(params),
+        params["streams"],
+        params["exclude"],
+        params["damaged"],
+        params["undeleted"],
+        params["held"],
+        params["binary"],
+        Path(params["work_directory"]) if params["work_directory"] else None,
+        params["verify"],
+        requested_pace({**params, "consumers": True}),
+    )
+    with gc_paused():
+        outcome = save_copied_streams(wanted, Progress(params["progress"], None), module.check_mode)
+    found = [(row["name"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
+    for warning in counted_warnings(found):
+        module.warn(warning)
+    if outcome.failure is not None:
+        fail(module, outcome.failure, **outcome.result)
+    return outcome.result
 
 
 def main() -> None:
@@ -237,35 +261,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    module.no_log_values.update(misplaced_secrets(params))
-    try:
-        wanted = WantedCopies(
-            {str(server): str(copy) for server, copy in params["copies"].items()},
-            requested_store(params),
-            params["streams"],
-            params["exclude"],
-            params["damaged"],
-            params["undeleted"],
-            params["held"],
-            params["binary"],
-            Path(params["work_directory"]) if params["work_directory"] else None,
-            params["verify"],
-            requested_pace({**params, "consumers": True}),
-        )
-        with gc_paused():
-            outcome = save_copied_streams(wanted, Progress(params["progress"], None), module.check_mode)
-    except MissingLibrary as missing:
-        module.fail_json(msg=missing_required_lib(missing.library), exception=missing.trace)
-    except NatsFailure as failure:
-        fail(module, failure)
-    else:
-        found = [(row["name"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
-        for warning in counted_warnings(found):
-            module.warn(warning)
-        if outcome.failure is not None:
-            fail(module, outcome.failure, **outcome.result)
-        module.exit_json(**outcome.result)
+    module.no_log_values.update(misplaced_secrets(module.params))
+    run(module, without_connection, ensure)
 
 
 if __name__ == "__main__":

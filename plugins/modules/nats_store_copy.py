@@ -80,7 +80,7 @@ streams:
 
 from typing import Any
 
-from ..module_utils.collection_module import CollectionModule
+from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.process import find_server
 from ..module_utils.host.store import stored_streams
 from ..module_utils.rescue.store_copy import StoreError, WantedCopy, copy_store
@@ -102,6 +102,11 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
     return {"changed": changed, "copy": given["copy"], "streams": streams}
 
 
+def failure_message(error: Exception) -> str:
+    """Return the message of the module's failure."""
+    return f"The store is not copied: {error}" if isinstance(error, (StoreError, OSError)) else f"reserve: {error}"
+
+
 def main() -> None:
     module = CollectionModule(
         argument_spec={
@@ -112,12 +117,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**ensure(module))
-    except (StoreError, OSError) as error:
-        module.fail_json(msg=f"The store is not copied: {error}")
-    except ValueError as error:
-        module.fail_json(msg=f"reserve: {error}")
+    run(module, failing_on(StoreError, OSError, ValueError, message=failure_message), ensure)
 
 
 if __name__ == "__main__":

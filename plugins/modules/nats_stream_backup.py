@@ -196,12 +196,28 @@ backup:
 
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
+
 from ..module_utils.backup.stream_backup import WantedBackup, back_up
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CONTENTS, LEVELS
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.jetstream_api import require_name
+
+
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    params = module.params
+    stream = require_name("stream", params["stream"])
+    wanted = WantedBackup(stream, requested_store(params), params["verify"], requested_pace(params), params["force"])
+    client = connections.client(params["account"])
+    result = back_up(client, connections.account(params["account"]), wanted, module.check_mode)
+    for caveat in result["caveats"]:
+        module.warn(f"stream {stream}: {caveat}")
+    return result
 
 
 def main() -> None:
@@ -217,21 +233,8 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    params = module.params
-    module.no_log_values.update(misplaced_secrets(params))
-
-    def work(connections: Any) -> dict[str, Any]:
-        stream = require_name("stream", params["stream"])
-        wanted = WantedBackup(
-            stream, requested_store(params), params["verify"], requested_pace(params), params["force"]
-        )
-        client = connections.client(params["account"])
-        result = back_up(client, connections.account(params["account"]), wanted, module.check_mode)
-        for caveat in result["caveats"]:
-            module.warn(f"stream {stream}: {caveat}")
-        return result
-
-    run_connected(module, work)
+    module.no_log_values.update(misplaced_secrets(module.params))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

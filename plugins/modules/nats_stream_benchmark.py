@@ -116,14 +116,15 @@ consume:
 from collections.abc import Mapping
 from typing import Any
 
+from ..module_utils.collection_module import run
 from ..module_utils.health.benchmark import read_load
 from ..module_utils.health.run_benchmark import run_benchmark
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 
 
-def read(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
+def ensure(connections: Connections, params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """Return the module's result."""
     try:
         load = read_load(params)
@@ -153,7 +154,7 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    run_connected(module, lambda connections: read(connections, module.params, module.check_mode))
+    run(module, with_accounts, lambda connections: ensure(connections, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

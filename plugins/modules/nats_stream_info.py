@@ -178,9 +178,19 @@ unread_accounts:
   sample: []
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..module_utils.assets.finding import SELECTION_SPEC
 from ..module_utils.assets.run_find import GAPS, SUBJECTS, find_streams
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
+
+
+def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    return find_streams(connections, params)
 
 
 def main() -> None:
@@ -193,7 +203,7 @@ def main() -> None:
             "details": {"type": "list", "elements": "str", "choices": [GAPS, SUBJECTS], "default": []},
         }
     )
-    run_connected(module, lambda connections: find_streams(connections, module.params))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -93,8 +93,18 @@ next_sequence:
   sample: 110
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..module_utils.assets.run_messages import read_messages
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
+
+
+def read(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    return read_messages(connections, params)
 
 
 def main() -> None:
@@ -109,7 +119,7 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    run_connected(module, lambda connections: read_messages(connections, module.params))
+    run(module, with_accounts, lambda connections: read(connections, module.params))
 
 
 if __name__ == "__main__":

@@ -220,7 +220,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import ACCOUNT_SPEC, fail, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, fail, make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.client import NatsFailure
 from ..module_utils.nats.jetstream_api import require_name
@@ -414,7 +415,7 @@ def main() -> None:
         mutually_exclusive=[("account", "all_accounts")],
         required_one_of=[("account", "all_accounts")],
     )
-    run_connected(module, lambda connections: ensure(module, connections))
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -204,15 +204,38 @@ seconds:
 
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
+
 from ..module_utils.backup.files import read_backup
 from ..module_utils.backup.restore_rules import RestoreChanges
 from ..module_utils.backup.stream_restore import WantedRestore, require_replicas, restore
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CHECKSUM, LEVELS
-from ..module_utils.module import ACCOUNT_SPEC, make_module, run_connected
+from ..module_utils.collection_module import run
+from ..module_utils.module import ACCOUNT_SPEC, make_module, with_accounts
+from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.jetstream_api import require_name
 from ..module_utils.waiting import positive
+
+
+def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result. Raises NatsFailure."""
+    params = module.params
+    if params["stream"] is not None:
+        require_name("stream", params["stream"])
+    own = ("stream", "subjects", "num_replicas", "placement", "consumers")
+    changes = RestoreChanges(**{name: params[name] for name in own})
+    require_replicas(changes)
+    wanted = WantedRestore(
+        changes, params["verify"], requested_pace(params), positive(params["wait_timeout"], "wait_timeout")
+    )
+    backup = read_backup(requested_store(params, "path"))
+    client = connections.client(params["account"])
+    result = restore(client, connections.account(params["account"]), backup, wanted, module.check_mode)
+    for caveat in result["caveats"]:
+        module.warn(f"stream {result['stream']}: {caveat}")
+    return result
 
 
 def main() -> None:
@@ -233,25 +256,7 @@ def main() -> None:
             **ACCOUNT_SPEC,
         }
     )
-    params = module.params
-
-    def work(connections: Any) -> dict[str, Any]:
-        if params["stream"] is not None:
-            require_name("stream", params["stream"])
-        own = ("stream", "subjects", "num_replicas", "placement", "consumers")
-        changes = RestoreChanges(**{name: params[name] for name in own})
-        require_replicas(changes)
-        wanted = WantedRestore(
-            changes, params["verify"], requested_pace(params), positive(params["wait_timeout"], "wait_timeout")
-        )
-        backup = read_backup(requested_store(params, "path"))
-        client = connections.client(params["account"])
-        result = restore(client, connections.account(params["account"]), backup, wanted, module.check_mode)
-        for caveat in result["caveats"]:
-            module.warn(f"stream {result['stream']}: {caveat}")
-        return result
-
-    run_connected(module, work)
+    run(module, with_accounts, lambda connections: ensure(module, connections))
 
 
 if __name__ == "__main__":

@@ -116,7 +116,8 @@ incomplete:
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..module_utils.module import make_module, run
+from ..module_utils.collection_module import run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure, Observed
 from ..module_utils.nats.model import Server
 from ..module_utils.nats.system_api import Answer, SystemApi
@@ -225,7 +226,7 @@ def compare(
     return rates, incomplete
 
 
-def measure(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
+def read(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result."""
     duration = params["duration"]
     if not 1 <= duration <= MAX_DURATION:
@@ -260,7 +261,7 @@ def main() -> None:
     module = make_module(
         {"duration": {"type": "float", "default": 10}, "max_messages": {"type": "int", "default": 500000}},
     )
-    run(module, lambda client: measure(client, module.params))
+    run(module, with_client, lambda client: read(client, module.params))
 
 
 if __name__ == "__main__":

@@ -182,8 +182,9 @@ from ..module_utils.accounts.keys import USER
 from ..module_utils.accounts.run_claims import account_in_force
 from ..module_utils.accounts.seeds import SeedKey, new_key
 from ..module_utils.accounts.token import InvalidToken
+from ..module_utils.collection_module import run
 from ..module_utils.host.files import FilesError, ManagedFile, replace_all
-from ..module_utils.module import make_module, run
+from ..module_utils.module import make_module, with_client
 from ..module_utils.nats.client import Client, NatsFailure
 from ..module_utils.nats.system_api import SystemApi
 from ..module_utils.screen import printable
@@ -313,7 +314,7 @@ def main() -> None:
     )
     if module.params["dest"]:
         module.params["dest"] = os.path.abspath(module.params["dest"])
-    run(module, lambda client: ensure(client, module.params, module.check_mode))
+    run(module, with_client, lambda client: ensure(client, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

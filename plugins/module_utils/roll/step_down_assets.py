@@ -11,7 +11,7 @@ from typing import Any, Union
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module import ACCOUNT_SPEC, fail, make_module, run_connected
+from ..module import ACCOUNT_SPEC, fail
 from ..nats.accounts import Connections
 from ..nats.client import NatsFailure
 from ..nats.error_codes import STREAM_NOT_FOUND
@@ -225,14 +225,7 @@ class _Scope:
         return reading.leader in constraints.away_from
 
 
-def step_down_assets(kind: str, own: Mapping[str, Mapping[str, Any]], **arguments: Any) -> None:
-    """Run the module for streams or consumers. `own`: the options that name the assets; `arguments`: as for
-    `make_module`."""
-    module = make_module({**ASSET_SPEC, **own}, **arguments)
-    run_connected(module, lambda connections: _work(module, kind, connections))
-
-
-def _work(module: AnsibleModule, kind: str, connections: Connections) -> dict[str, Any]:
+def step_down_assets(module: AnsibleModule, kind: str, connections: Connections) -> dict[str, Any]:
     """Return the module's result once every selected asset has a suitable leader."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")

@@ -18,9 +18,16 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.module import (
     CONNECTION_SPEC,
     fail,
     known_secrets,
+    read_if_possible,
     resolve_connection,
+    with_options,
+    without_connection,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import ConnectionOptions, NatsFailure
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    ConnectionOptions,
+    MissingLibrary,
+    NatsFailure,
+)
 
 SEED = "SU" + "A" * 56
 
@@ -48,6 +55,57 @@ def test_failures_have_no_control_characters() -> None:
     with pytest.raises(AssertionError):
         fail(cast(AnsibleModule, SimpleNamespace(fail_json=failed.update)), failure)
     assert failed["msg"] == failed["failure"]["description"] == "stream X\ufffd[31m is gone"
+
+
+class Failed(Exception):
+    """Replaces the end of the process after a failure."""
+
+
+def failing_module(**params: Any) -> tuple[AnsibleModule, dict[str, Any]]:
+    """Return a module with the connection options, and a dictionary that receives its failure."""
+    failed: dict[str, Any] = {}
+
+    def fail_json(**values: Any) -> None:
+        failed.update(values)
+        raise Failed
+
+    defaults = {name: spec.get("default") for name, spec in CONNECTION_SPEC.items()}
+    module = SimpleNamespace(params={**defaults, **params}, no_log_values=set(), fail_json=fail_json)
+    return cast(AnsibleModule, module), failed
+
+
+@pytest.mark.parametrize("frame", [without_connection, with_options])
+def test_frames_report_failures_of_workers(frame: Any) -> None:
+    module, failed = failing_module()
+    with pytest.raises(Failed), frame(module):
+        raise NatsFailure("gone", "stream X is gone")
+    assert (failed["msg"], failed["failure"]["code"]) == ("stream X is gone", "gone")
+    with pytest.raises(Failed), frame(module):
+        raise MissingLibrary("nkeys", "its traceback")
+    assert "nkeys" in failed["msg"]
+    assert failed["exception"] == "its traceback"
+    with pytest.raises(ZeroDivisionError), frame(module):
+        raise ZeroDivisionError
+
+
+def test_invalid_connection_options_are_reported_and_secrets_are_masked() -> None:
+    module, failed = failing_module(servers=[" "])
+    with pytest.raises(Failed), with_options(module):
+        raise AssertionError("the worker runs without options")
+    assert failed["failure"]["code"] == "invalid_option"
+    module, _failed = failing_module(user="u", password="own-pw")
+    with with_options(module) as options:
+        assert options.password == "own-pw"
+        assert module.no_log_values == {"own-pw"}
+
+
+def test_an_unreadable_cluster_has_a_reason() -> None:
+    def read(_client: Any) -> str:
+        raise NatsFailure("timeout", "n1 did not answer")
+
+    options = ConnectionOptions(servers=("nats://127.0.0.1:1",))
+    assert read_if_possible(options, read) == (None, "n1 did not answer")
+    assert read_if_possible(options, lambda _client: "state") == ("state", "")
 
 
 def test_nothing_given() -> None:

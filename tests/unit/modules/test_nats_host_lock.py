@@ -24,7 +24,7 @@ def race(path: str, owner: str, together: float) -> str:
     request = LockRequest(owner, ttl=100)
     time.sleep(max(0.0, together - time.time()))
     with nats_host_lock.opened(path) as descriptor:
-        held = resolve_holder(nats_host_lock.read(descriptor, time.time()), request, time.time())
+        held = resolve_holder(nats_host_lock.read_holder(descriptor, time.time()), request, time.time())
         nats_host_lock.write(descriptor, held)
     assert held is not None
     return str(held["owner"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.roll.batches import ROLLING_SPEC
-from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import parse_request, plan
+from ansible_collections.natsops.jetstream.plugins.modules.nats_maintenance_plan import parse_request, planned
 from support.clusters import cluster, stream
 
 #: 2026-11-24T16:00:00Z.
@@ -60,7 +60,7 @@ def test_single_replicas_are_moved_by_the_same_playbook() -> None:
     state = cluster(names, stream("ORDERS", names), stream("LOGS", ["n1"]))
     rolling = {name: option.get("default") for name, option in ROLLING_SPEC["rolling"]["options"].items()}
     request = {**asked(r1_policy="fail"), "maintenance": [], "gate": True, "rolling": rolling}
-    made = plan(state, {**request, "hosts": {"h1": "n1"}, "running": ["h1"]})
+    made = planned(state, {**request, "hosts": {"h1": "n1"}, "running": ["h1"]})
     command = "maintenance_enter --limit h1 -e nats_cluster_gate_r1_policy=move  # moves them first"
     assert not made["ok"] and command in made["refusal"]
     (batch,) = made["batches"]
