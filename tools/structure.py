@@ -80,6 +80,31 @@ def repeated_classes() -> dict[str, int]:
     return {name: times for name, times in found.most_common() if times > 1}
 
 
+def worker_calls(path: Path) -> list[tuple[str, str]]:
+    """Return each call in a module's `main` that does the module's work: the called function, and the worker that is
+    passed to it by name or in a lambda. The first is empty for a worker that is called directly, the second for a
+    lambda that calls no function of the file."""
+    body = ast.parse(path.read_text()).body
+    mains = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "main"]
+    nodes = [node for main in mains for node in ast.walk(main)]
+    own = {node.name for node in (*body, *nodes) if isinstance(node, ast.FunctionDef)}
+    in_lambdas = {id(part) for node in nodes if isinstance(node, ast.Lambda) for part in ast.walk(node)}
+    found = []
+    for call in nodes:
+        if not isinstance(call, ast.Call) or id(call) in in_lambdas:
+            continue
+        if not call.args or ast.unparse(call.args[0]) != "module":
+            continue
+        if (called := ast.unparse(call.func)) in own:
+            found.append(("", called))
+        for work in call.args[1:]:
+            inner = work.body if isinstance(work, ast.Lambda) else work
+            name = ast.unparse(inner.func if isinstance(inner, ast.Call) else inner)
+            if name in own or isinstance(work, ast.Lambda):
+                found.append((called, name if name in own else ""))
+    return found
+
+
 def role_files() -> list[Path]:
     return sorted(
         path for part in ("tasks", "vars", "defaults", "handlers") for path in ROOT.glob(f"roles/*/{part}/**/*.yml")
@@ -144,6 +169,8 @@ def rows() -> Iterator[tuple[str, str]]:
     yield "longest chain of variables", f"{len(longest)} (`{longest[0]}`)"
     yield "conditions with `and` or `or`", str(conditionals())
     yield "class names defined several times", str(len(repeated_classes()))
+    combinations = {call for path in ROOT.glob("plugins/modules/*.py") for call in worker_calls(path)}
+    yield "combinations of runners and workers in modules", str(len(combinations))
     long = [name for path in sources() for name, size in functions(path) if size > LONG_FUNCTION]
     yield f"functions over {LONG_FUNCTION} lines", str(len(long))
     long_files = [path for path in sources() if code_lines(path) > LONG_FILE and not is_data(path)]
