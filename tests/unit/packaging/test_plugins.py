@@ -10,10 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
+from structure import worker_calls
 from support.documents import CHECKOUT
-from support.programs import tool
-
-worker_calls = tool("structure").worker_calls
 
 PLUGINS = [
     *(
