@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from typing import Any
 
 import nats
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Call, Client, FileContent, RawReply
 from jetstream_insights import stream_client
 from jetstream_insights.stream_client import (
     BATCHES,
@@ -30,7 +33,7 @@ from jetstream_insights.stream_client import (
     sequence_at,
     stream_state,
 )
-from jetstream_insights.stream_connection import Login, SourceError, StreamConnection
+from jetstream_insights.stream_connection import Login, SourceError, StreamConnection, TransientError
 from support.streams import SEED, Message, Site, read_messages, running_site
 
 MANY = 4300
@@ -141,14 +144,17 @@ def test_message_that_fills_a_pull_exactly_ends_it(site: Site, monkeypatch: pyte
     site.publish_sizes("EXACT", [1000] * 9)
     stream, found = state(site, "EXACT")
     one: list[int] = []
-    taken = StreamConnection._tapped
+    tap = Client.tap
 
-    def tapped(self: StreamConnection, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
-        if reply.startswith(b"$JS.ACK."):
-            one.append(len(subject) + len(reply) + len(data) + len(headers or b""))
-        taken(self, subject, reply, data, headers)
+    def measured(self: Client, call: Call, on_reply: RawReply, quiet: float | None = None) -> None:
+        def measure(subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> bool:
+            if reply.startswith(b"$JS.ACK."):
+                one.append(len(subject) + len(reply) + len(data) + len(headers or b""))
+            return on_reply(subject, reply, data, headers)
 
-    monkeypatch.setattr(StreamConnection, "_tapped", tapped)
+        tap(self, call, measure, quiet)
+
+    monkeypatch.setattr(Client, "tap", measured)
     assert len(read(site, stream, found, 1, 9)) == 9
     assert len(set(one)) == 1, "the messages differ in size"
     monkeypatch.setattr(stream_client, "BATCH_BYTES", 3 * one[0])
@@ -251,31 +257,39 @@ def refusals() -> list[tuple[str, Callable[[Login], Login], str]]:
         (
             "address",
             lambda login: replace(login, servers=("nats://other:secret@127.0.0.1:1", "127.0.0.1:2"), patience=0.5),
-            r"cannot connect to any server: nats://127.0.0.1:1: connection refused.*; 127.0.0.1:2: connection refused.*0.5 s",
+            "cannot connect to any server: nats://127.0.0.1:1: connection refused.*; "
+            "nats://127.0.0.1:2: connection refused.*0.5 s",
         ),
         (
             "tls",
             lambda login: replace(login, tls_server_name="localhost"),
-            "TLS is required, but this server does not",
+            "TLS was requested, but this server does not",
         ),
         (
             "domain",
             lambda login: replace(login, api_prefix="$JS.none.API", patience=0.5),
             r"no responders on \$JS.none.API",
         ),
-        ("rights", lambda login: replace(login, user="poor"), "no permission: .*stream.info"),
+        ("rights", lambda login: replace(login, user="poor"), r"the user may not publish to \$JS.API.STREAM.INFO.ANY$"),
         ("no JetStream", lambda login: replace(login, user="plain"), "JetStream not enabled for account"),
         ("nkey", lambda login: replace(login, nkey_seed="SUNONSENSE"), "the credentials cannot be used"),
         (
             "credentials",
             lambda login: replace(
                 login,
-                credentials=f"-----BEGIN NATS USER JWT-----\nx.y.z\n------END NATS USER JWT------\n\n"
-                f"-----BEGIN USER NKEY SEED-----\n{SEED.decode()}\n------END USER NKEY SEED------\n",
+                user=None,
+                credentials=FileContent(
+                    f"-----BEGIN NATS USER JWT-----\nx.y.z\n------END NATS USER JWT------\n\n"
+                    f"-----BEGIN USER NKEY SEED-----\n{SEED.decode()}\n------END USER NKEY SEED------\n"
+                ),
             ),
-            r"the server does not accept user 'app' \(Authorization",
+            r"the server does not accept these credentials \(Authorization",
         ),
-        ("TLS files", lambda login: replace(login, tls_ca="nonsense"), "the TLS files cannot be used"),
+        (
+            "TLS files",
+            lambda login: replace(login, tls_ca_file=FileContent("nonsense")),
+            "the TLS files cannot be used",
+        ),
     ]
 
 
@@ -284,6 +298,36 @@ def test_refusals(site: Site, change: Callable[[Login], Login], reported: str) -
     with StreamConnection(change(site.login)) as connection, pytest.raises(SourceError, match=reported) as caught:
         connection.with_retries(lambda: stream_state(connection, StreamSelection("ANY")))
     assert "secret" not in str(caught.value)
+
+
+def test_login_is_retried_while_any_server_may_accept_it(site: Site) -> None:
+    refused = replace(site.login, password="wrong", servers=(*site.servers.urls, "127.0.0.1:1"))
+    with StreamConnection(refused) as connection, pytest.raises(TransientError, match="does not accept user 'app'"):
+        stream_state(connection, StreamSelection("ANY"))
+    refused = replace(refused, servers=("nats://", *site.servers.urls))
+    with StreamConnection(refused) as connection, pytest.raises(SourceError, match="an address without a host name"):
+        stream_state(connection, StreamSelection("ANY"))
+
+
+def test_only_reading_a_stream_needs_nats_py() -> None:
+    program = """if True:
+        import sys
+        sys.modules["nats"] = None
+        import jetstream_insights.cli
+        from jetstream_insights.stream_connection import Login, SourceError, StreamConnection
+        try:
+            StreamConnection(Login(("nats://a",)))
+        except SourceError as error:
+            print(error)
+        """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "the Python library nats-py is not installed on this host\n"
+
+
+def test_missing_library_is_reported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nkeys", None)
+    with pytest.raises(SourceError, match="the Python library nkeys is not installed"):
+        StreamConnection(replace(site.login, nkey_seed=SEED.decode()))
 
 
 def test_login_with_an_nkey(site: Site) -> None:

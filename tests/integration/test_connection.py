@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import (
+    Call,
+    Client,
+    ConnectionOptions,
+    FileContent,
+)
 from support.credentials import make_certificates, new_user, operator_setup
 from support.module_runs import Runner
 from support.nats_processes import APP_PASSWORD, SYS_PASSWORD, NatsProcesses, free_ports
@@ -157,6 +163,29 @@ def test_creds_file(make_cluster: MakeCluster, names: Callable[..., list[str]], 
     cluster.config_file("n1").write_text(f'server_name: n1\nlisten: "127.0.0.1:{cluster.ports["n1"]}"\n{config}')
     cluster.start()
     assert names({"servers": cluster.urls, "credentials": str(creds)}) == ["n1"]
+
+
+def test_contents_replace_the_files_of_a_login(make_cluster: MakeCluster, tmp_path: Path) -> None:
+    config, creds = operator_setup(tmp_path)
+    files = make_certificates(tmp_path)
+    cluster = make_cluster(["n1"])
+    cluster.kill()
+    tls = f"tls {{ cert_file: '{files.cert}', key_file: '{files.key}', ca_file: '{files.ca}', verify: true }}"
+    cluster.config_file("n1").write_text(f'server_name: n1\nlisten: "127.0.0.1:{cluster.ports["n1"]}"\n{config}{tls}')
+    cluster.start()
+    contents = {
+        "credentials": creds,
+        "tls_ca_file": files.ca,
+        "tls_cert_file": files.cert,
+        "tls_key_file": files.key,
+    }
+    given: dict[str, Any] = {name: FileContent(path.read_text()) for name, path in contents.items()}
+    options = ConnectionOptions(tuple(cluster.urls), **given)
+    for path in contents.values():
+        path.unlink()
+    with Client(options) as client:
+        user = json.loads(client.request(Call("$SYS.REQ.USER.INFO")).body)["data"]["user"]
+    assert options.inboxes in ("_INBOX.natsops", f"_INBOX.natsops.{user}")
 
 
 def test_bad_credential_files_are_named(run_module: Runner, tmp_path: Path) -> None:

@@ -174,6 +174,11 @@ CALLS: dict[str, tuple[bytes, str | None, Callable[[Client], Any]]] = {
     ),
     "gather": (b"PUB $SYS.REQ.SERVER.PING.IDZ", ASKED.subject, lambda client: gather(client, ASKED)),
     "gather before its request": (b"\r\nSUB _INBOX", ASKED.subject, lambda client: gather(client, ASKED)),
+    "tap": (
+        b"PUB $SYS.REQ.SERVER.PING.IDZ",
+        ASKED.subject,
+        lambda client: client.tap(ASKED, lambda _subject, _reply, _data, _headers: False),
+    ),
     "publish": (b"PUB natsops.lost", "natsops.lost", publish),
     "observe": (b"SUB natsops.seen", "natsops.seen", observe),
     "latency, its ping": (b"PING\r\nPING", None, Client.latency),

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import math
+import os
 import ssl
+import tempfile
 import time
 import traceback
 from collections.abc import Awaitable, Mapping, Sequence
@@ -22,7 +25,7 @@ from importlib import import_module
 from typing import Any, Callable, Optional, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from .credentials_file import read_user_claims
+from .credentials_file import FileContent, read_user_claims
 from .denials import Denials
 from .failures import MissingLibrary, NatsFailure
 from .inboxes import inboxes_of_claims
@@ -30,6 +33,7 @@ from .inboxes import inboxes_of_claims
 try:
     import nats.errors
     from nats.aio.client import Client as NatsPyClient
+    from nats.aio.client import RawCredentials
 
     NATS_IMPORT_ERROR: Optional[str] = None
 except ImportError:
@@ -42,6 +46,9 @@ T = TypeVar("T")
 
 _SECURE_SCHEMES = ("tls", "wss")
 
+#: Receives a message as it arrived: subject, reply subject (empty without), payload, and headers with their first line
+#: (None without).
+RawReceiver = Callable[[bytes, bytes, bytes, Optional[bytes]], None]
 
 #: Seconds after which a short-lived login expires: that of a connection for requests, which is renewed while the
 #: connection is in use, and that of a connection for transfers, during which it cannot be renewed.
@@ -62,9 +69,11 @@ class MintedLogin:
 class ConnectionOptions:
     """The servers and the login. At most one kind of credentials is used: the first one set in the order minted,
     credentials, nkey_seed, user, token; next to `credentials`, `user` is used for servers without an operator.
+    `credentials` and the TLS files are paths, or the content of a file as a FileContent.
     `timeout`: the limit for each connection attempt and each request, in seconds.
     `inbox_prefix`: None selects one that the JWT of `credentials` permits.
-    `jetstream_domain`: the domain of the streams, if leafnodes connect several."""
+    `jetstream_domain`: the domain of the streams, if leafnodes connect several.
+    `name`: the name of the connection in the servers' lists. A rotation of credentials ignores CLIENT_NAME."""
 
     servers: tuple[str, ...]
     user: str | None = None
@@ -82,6 +91,7 @@ class ConnectionOptions:
     timeout: float = 5.0
     inbox_prefix: str | None = None
     jetstream_domain: str | None = None
+    name: str = CLIENT_NAME
 
     @property
     def inboxes(self) -> str:
@@ -134,6 +144,7 @@ class _NatsPy(NatsPyClient):
         self.addresses = 0
         self.greeted = False
         self.info: dict[str, Any] = {}
+        self.taps: dict[int, RawReceiver] = {}
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -158,6 +169,15 @@ class _NatsPy(NatsPyClient):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
         self.greeted = True
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
+        """Pass on a message of a tap unchanged. nats-py makes a dictionary of the headers, which loses repeated ones,
+        and an object, a queue entry and a task switch for each message, which takes most of a reader's time."""
+        receive = self.taps.get(sid)
+        if receive is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            receive(subject, reply, data, headers)
 
     def _connect_command(self) -> bytes:
         """Return the login. nats-py sends either a signature or a password. A server with nkey users but without an
@@ -265,6 +285,12 @@ class Connection:
         work = self._library.subscribe(subject, cb=on_message, pending_msgs_limit=0, pending_bytes_limit=0)
         return await self.complete(work, subject, None)
 
+    async def tap(self, subject: str, receive: RawReceiver) -> Any:
+        """Return a subscription whose messages are passed to `receive` as they arrived. Raises NatsFailure."""
+        subscription = await self.subscribe(subject)
+        self._library.taps[subscription._id] = receive
+        return subscription
+
     async def receive(self, subscription: Any, subject: str, timeout: float, since: int | None = None) -> Any:
         """Return the next message of a subscription. Raises NatsFailure that names `subject`. `since`: see
         `complete`."""
@@ -274,6 +300,7 @@ class Connection:
     async def unsubscribe(self, *subscriptions: Any) -> None:
         """End subscriptions; if the connection was lost, they have ended already."""
         for subscription in subscriptions:
+            self._library.taps.pop(subscription._id, None)
             try:
                 await self.complete(subscription.unsubscribe(), None, None)
             except NatsFailure:
@@ -415,7 +442,7 @@ class Session:
         url, user, password = _split_url(server)
         arguments: dict[str, Any] = {
             "servers": [url],
-            "name": CLIENT_NAME,
+            "name": self.options.name,
             "allow_reconnect": False,
             "connect_timeout": timeout,
             "ping_interval": self._ping_interval,
@@ -453,9 +480,13 @@ class Session:
                 "signature_cb": lambda nonce: base64.b64encode(sign(nonce.encode())),
             }
         if options.credentials:
-            # Servers without an operator ignore the JWT, and servers with one ignore the password.
-            own = {} if options.user is None else {"user": options.user, "password": options.password or ""}
-            return {"user_credentials": options.credentials, **own}
+            own: dict[str, Any] = {"user_credentials": options.credentials}
+            if isinstance(options.credentials, FileContent):
+                own["user_credentials"] = RawCredentials(options.credentials)
+            if options.user is not None:
+                # Servers without an operator ignore the JWT, and servers with one ignore the password.
+                own.update(user=options.user, password=options.password or "")
+            return own
         if options.nkey_seed:
             return {"nkeys_seed_str": options.nkey_seed}
         if options.user is not None:
@@ -515,9 +546,14 @@ class Session:
 
 def _ssl_context(options: ConnectionOptions) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=options.tls_ca_file)
+        authorities = options.tls_ca_file
+        if isinstance(authorities, FileContent):
+            # Only comments have other characters, which ssl refuses.
+            context = ssl.create_default_context(cadata=authorities.encode("ascii", "replace").decode())
+        else:
+            context = ssl.create_default_context(cafile=authorities)
         if options.tls_cert_file:
-            context.load_cert_chain(options.tls_cert_file, options.tls_key_file)
+            _load_certificate(context, options.tls_cert_file, options.tls_key_file)
     except (ssl.SSLError, OSError) as error:
         raise NatsFailure("tls", f"the TLS files cannot be used: {error}") from error
     if not options.validate_certs:
@@ -526,12 +562,28 @@ def _ssl_context(options: ConnectionOptions) -> ssl.SSLContext:
     return context
 
 
+def _load_certificate(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+    """Load a certificate and its key, which may be in the same file. ssl reads them only from files: during the call,
+    contents are in a folder that only this user can read."""
+    with contextlib.ExitStack() as files:
+
+        def path(file: str) -> str:
+            if not isinstance(file, FileContent):
+                return file
+            found = os.path.join(files.enter_context(tempfile.TemporaryDirectory()), "content.pem")
+            with open(found, "w", encoding="utf-8") as content:
+                content.write(file)
+            return found
+
+        context.load_cert_chain(path(certificate), path(key) if key else None)
+
+
 def _require_readable(options: ConnectionOptions) -> None:
     """Raise NatsFailure invalid_option for an unreadable file before any connection is made."""
     for name in ("credentials", "tls_ca_file", "tls_cert_file", "tls_key_file"):
         path = getattr(options, name)
         try:
-            if path:
+            if path and not isinstance(path, FileContent):
                 with open(path, "rb"):
                     pass
         except OSError as error:
@@ -633,4 +685,6 @@ def _joint_connect_failure(reasons: Sequence[NatsFailure]) -> NatsFailure:
     order = ("invalid_option", "authorization", "tls", "unreachable")
     first = min(reasons, key=lambda reason: order.index(reason.code))
     lines = "; ".join(f"{reason.server}: {reason.description}" for reason in reasons)
-    return NatsFailure(first.code, f"cannot connect to any server: {lines}", server=first.server)
+    return NatsFailure(
+        first.code, f"cannot connect to any server: {lines}", server=first.server, reasons=tuple(reasons)
+    )

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's JWT in a .creds file, which the server verifies at login, and options that contain either a seed or a path."""
+"""The user's JWT in a .creds file, which the server verifies at login, and options that contain either a path or the
+content of the file."""
 
 from __future__ import annotations
 
@@ -14,6 +15,13 @@ from pathlib import Path
 from typing import Any
 
 _USER_JWT = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.=-]+)\s+-+END NATS USER JWT-+")
+
+
+class FileContent(str):
+    """The content of a file, for an option that is otherwise a path: another host may not have the file."""
+
+    def __repr__(self) -> str:
+        return "<content of a file>"
 
 
 def jwt_of_credentials(text: str) -> str:
@@ -31,10 +39,13 @@ def is_seed(text: str, kind: str = "") -> bool:
 
 
 def read_user_claims(path: str | None) -> Mapping[str, Any]:
-    """Return the payload of the JWT in a .creds file without verifying it; empty if the file cannot be read, which is
-    then reported when connecting."""
+    """Return the payload of the JWT in a .creds file, or in its content, without verifying it; empty if the file cannot
+    be read, which is then reported when connecting."""
     try:
-        token = jwt_of_credentials(Path(os.path.expanduser(path)).read_text(encoding="utf-8")) if path else ""
+        text = path or ""
+        if text and not isinstance(path, FileContent):
+            text = Path(os.path.expanduser(text)).read_text(encoding="utf-8")
+        token = jwt_of_credentials(text)
         payload = token.split(".")[1] if token else ""
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))) if payload else {}
     except (OSError, ValueError, IndexError):

@@ -10,7 +10,8 @@ from ..screen import printable
 
 class NatsFailure(Exception):
     """A failure of NATS or of the connection. `code` is stable and intended for programs, `description` for operators.
-    `err_code` is the error number of the JetStream API (server/errors.json), if the server sent one."""
+    `err_code` is the error number of the JetStream API (server/errors.json), if the server sent one. `reasons`: the
+    failure of each server, if several were tried."""
 
     def __init__(
         self,
@@ -21,6 +22,7 @@ class NatsFailure(Exception):
         server: str | None = None,
         account: str | None = None,
         err_code: int | None = None,
+        reasons: tuple[NatsFailure, ...] = (),
     ) -> None:
         super().__init__(description)
         self.code = code
@@ -29,6 +31,7 @@ class NatsFailure(Exception):
         self.server = server
         self.account = account
         self.err_code = err_code
+        self.reasons = reasons
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Return the failure as the modules return it: code, description, subject, server, account, err_code."""

@@ -78,6 +78,35 @@ def test_modules_and_event_sources_import_no_module(folder: str) -> None:
             assert name.split("/")[0] in {"module_utils", "plugin_utils"}, path
 
 
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield the absolute names of the modules that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module
+
+
+def test_only_the_package_nats_imports_nats_py() -> None:
+    importing = {
+        path.parent.relative_to(CHECKOUT).as_posix()
+        for folder in ("plugins", "roles")
+        for path in (CHECKOUT / folder).rglob("*.py")
+        if any(name.split(".")[0] == "nats" for name in imported_modules(path))
+    }
+    assert importing == {"plugins/module_utils/nats"}
+
+
+def test_the_pipeline_imports_the_documented_files_of_the_collection() -> None:
+    text = (CHECKOUT / "docs" / "internals" / "architecture.md").read_text()
+    (row,) = re.findall(r"^\| `roles/nats_insights/files` \|.* from the collection only (.*) \|$", text, re.MULTILINE)
+    root, imported = f"{PLUGINS}.module_utils.", set()
+    for path in (CHECKOUT / "roles" / "nats_insights" / "files" / "jetstream_insights").rglob("*.py"):
+        imported |= {name.removeprefix(root) for name in imported_modules(path) if name.startswith(root)}
+        imported |= set(re.findall(r'module_util\("([\w.]+)"\)', path.read_text()))
+    assert {name.replace(".", "/") for name in imported} == set(re.findall(r"`([^`]+)`", row))
+
+
 def behaviours() -> list[list[list[str]]]:
     """Return the names in each cell of the table "Where a behaviour is"."""
     text = (CHECKOUT / "docs" / "internals" / "architecture.md").read_text()

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import FileContent
 from ansible_collections.natsops.jetstream.plugins.module_utils.times import parse_time
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -58,14 +59,17 @@ def _text(value: str) -> str:
     return value
 
 
-def _file(value: str) -> str:
+def _file(value: str) -> FileContent:
     try:
         with open(value, encoding="utf-8") as file:
-            return file.read()
+            content = FileContent(file.read())
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
             f"cannot read {value}: {getattr(error, 'strerror', None) or 'it is not a text file'}"
         ) from error
+    if not content.strip():
+        raise ValueError(f"{value} is empty")
+    return content
 
 
 def _seed(value: str) -> str:
@@ -144,11 +148,10 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "patience": _seconds,
 }
 
-#: Options of the login with another name there, because the login has the content of the file.
-_CONTENTS = {"tls_ca_file": "tls_ca", "tls_cert_file": "tls_cert", "tls_key_file": "tls_key"}
+#: Those of the login.
 _LOGIN = (
-    "servers", "user", "password", "token", "credentials", "nkey_seed", "tls_server_name", "tls_first", "inbox_prefix", "timeout",
-    "patience", *_CONTENTS,
+    "servers", "user", "password", "token", "credentials", "nkey_seed", "tls_ca_file", "tls_cert_file", "tls_key_file",
+    "tls_server_name", "tls_first", "inbox_prefix", "timeout", "patience",
 )  # fmt: skip
 
 
@@ -189,7 +192,7 @@ class SourceOptions:
         if "tls_key_file" in reported and "tls_cert_file" not in reported:
             raise SourceError("tls_key_file needs tls_cert_file")
         prefix = f"$JS.{reported['domain']}.API" if "domain" in reported else reported.get("api_prefix", "$JS.API")
-        login = {_CONTENTS.get(name, name): reported[name] for name in _LOGIN if name in reported}
+        login = {name: reported[name] for name in _LOGIN if name in reported}
         rest = (
             "start",
             "end",

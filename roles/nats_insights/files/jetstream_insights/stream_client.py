@@ -24,7 +24,6 @@ from jetstream_insights.stream_connection import (
     Login,
     SourceError,
     StreamConnection,
-    Take,
     TransientError,
     bare_address,
     header_status,
@@ -182,22 +181,19 @@ class _Batches:
         reported: list[tuple[bytes, bytes]] = []
         ended: list[str] = []
 
-        def take_from(inbox: bytes) -> Take:
-            def take(to: bytes, _reply: bytes, data: bytes, headers: bytes | None) -> bool:
-                if to != inbox or headers is None:
-                    return False
-                status = header_status(headers)
-                if status and b"\r\nNats-Sequence: " not in headers:  # a publisher's message may have a status, too
-                    ended.append(status)
-                    return True
-                reported.append((headers, data))
-                return b"\r\nNats-Num-Pending: " not in headers  # an older server sends one message
-
-            return take
+        def take(_subject: bytes, _reply: bytes, data: bytes, headers: bytes | None) -> bool:
+            if headers is None:
+                return False
+            status = header_status(headers)
+            if status and b"\r\nNats-Sequence: " not in headers:  # a publisher's message may have a status, too
+                ended.append(status)
+                return True
+            reported.append((headers, data))
+            return b"\r\nNats-Num-Pending: " not in headers  # an older server sends one message
 
         # The server ends a batch after the message that reaches the bytes.
         question = {"seq": first, "batch": count, "max_bytes": BATCH_BYTES, "next_by_subj": self._stream.filter}
-        self._connection.collect(self._subject, question, take_from)
+        self._connection.collect(self._subject, question, take)
         if ended and ended[0] not in ("204", "404"):
             raise TransientError(f"{self._stream.name} returns no batch now (status {ended[0]})")
         return self._rows(reported)
@@ -278,26 +274,22 @@ class _Pulls:
         ended: list[str] = []
         size = 0
 
-        def take_from(inbox: bytes) -> Take:
-            def take(to: bytes, reply: bytes, data: bytes, headers: bytes | None) -> bool:
-                nonlocal size
-                if reply.startswith(_ACK):
-                    tokens = reply.split(b".")
-                    # $JS.ACK.stream.consumer.…, or with domain and account before the stream and a token at the end (ADR-15).
-                    reported.append((to, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
-                    # The server counts these bytes (server/consumer.go). It sends no status if a message fills them exactly.
-                    size += len(to) + len(reply) + len(headers or b"") + len(data)
-                    return len(reported) == count or reported[-1][1][6] == b"0" or size == most_bytes
-                if to == inbox and headers is not None:
-                    ended.append(headers.partition(b"\r\n")[0][9:].decode("utf-8", "replace"))
-                    return True
-                return False
-
-            return take
+        def take(subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> bool:
+            nonlocal size
+            if reply.startswith(_ACK):
+                tokens = reply.split(b".")
+                # $JS.ACK.stream.consumer.…, or with domain and account before the stream and a token at the end (ADR-15).
+                reported.append((subject, tokens[2:9] if len(tokens) == 9 else tokens[4:11], data, headers))
+                # The server counts these bytes (server/consumer.go). It sends no status if a message fills them exactly.
+                size += len(subject) + len(reply) + len(headers or b"") + len(data)
+                return len(reported) == count or reported[-1][1][6] == b"0" or size == most_bytes
+            if headers is not None:
+                ended.append(headers.partition(b"\r\n")[0][9:].decode("utf-8", "replace"))
+            return headers is not None
 
         request = {"batch": count, "expires": int(PULL_EXPIRES * 1e9), "max_bytes": most_bytes or 0}
         subject = f"{self._connection.login.api_prefix}.CONSUMER.MSG.NEXT.{self._stream.name}.{self._name}"
-        self._connection.collect(subject, request, take_from, PULL_EXPIRES + self._connection.login.timeout)
+        self._connection.collect(subject, request, take, PULL_EXPIRES + self._connection.login.timeout)
         if ended and not ended[0].startswith(_PULL_ENDS):
             raise TransientError(f"the consumer of {self._stream.name} cannot be read now (status {ended[0]})")
         if not reported and ended and ended[0].startswith("409"):

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import stat
 import sys
+from pathlib import Path
 
 import nats.errors
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats import connection
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.connection import ConnectionOptions, Session
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.credentials_file import FileContent
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.failures import MissingLibrary, NatsFailure
 
 
@@ -62,6 +65,7 @@ def test_the_most_telling_reason_comes_first() -> None:
     failure = connection._joint_connect_failure(reasons)
     assert (failure.code, failure.server) == ("authorization", "nats://b")
     assert "nats://a: connection refused" in failure.description
+    assert failure.reasons == tuple(reasons)
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +93,33 @@ def test_the_authorities_are_read_only_for_tls(monkeypatch: pytest.MonkeyPatch) 
     assert len(made) == 1
     assert make_context() is make_context() and make_context().verify_mode == ssl.CERT_NONE
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("option", ["tls_ca_file", "tls_cert_file"])
+@pytest.mark.parametrize("content", ["nonsense", "-----BEGIN CERTIFICATE-----\né"])
+def test_unusable_content_of_a_file_is_not_shown(option: str, content: str) -> None:
+    options = ConnectionOptions(("tls://a",), **{option: FileContent(content)})  # type: ignore[arg-type]
+    with pytest.raises(NatsFailure, match="the TLS files cannot be used") as refused:
+        Session(options)._context_maker()
+    assert refused.value.code == "tls"
+    assert "nonsense" not in f"{refused.value}{options}"
+
+
+def test_files_and_contents_of_a_certificate_are_loaded_from_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[str, str | None]] = []
+    folders: set[Path] = set()
+
+    def load(_context: ssl.SSLContext, certificate: str, key: str | None = None) -> None:
+        assert key is not None
+        folders.add(Path(key).parent)
+        assert stat.S_IMODE(Path(key).parent.stat().st_mode) == 0o700
+        loaded.append((certificate, Path(key).read_text()))
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
+    options = ConnectionOptions(("tls://a",), tls_cert_file="/cert.pem", tls_key_file=FileContent("the key"))
+    connection._ssl_context(options)
+    assert loaded == [("/cert.pem", "the key")]
+    assert not any(folder.exists() for folder in folders)
 
 
 EOF = nats.errors.UnexpectedEOF()
