@@ -207,7 +207,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.retention import Retention
-from ..module_utils.backup.run_backup import WantedRun, save_streams
+from ..module_utils.backup.run_backup import BackupRequest, save_streams
 from ..module_utils.backup.selection import SELECTION_SPEC
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
@@ -234,7 +234,7 @@ def parse_keep(option: dict[str, int] | None) -> Retention:
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. A backup that fails ends the module with its failure. Raises NatsFailure."""
     params = module.params
-    wanted = WantedRun(
+    request = BackupRequest(
         requested_store(params),
         [connections.identity(account) for account in params["accounts"] or connections.accounts] or (None,),
         params["streams"],
@@ -244,7 +244,7 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         parse_keep(params["keep"]),
         params["cluster_files"] or {},
     )
-    outcome = save_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
+    outcome = save_streams(connections, request, Progress(params["progress"], None), module.check_mode)
     found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
     for warning in counted_warnings(found):
         module.warn(warning)

@@ -147,7 +147,7 @@ class KeyPair:
 
 
 @dataclass(frozen=True)
-class WantedCertificate:
+class CertificateRequest:
     """The desired certificate; `authority`: its signer, None if it is self-signed."""
 
     purpose: str
@@ -205,23 +205,23 @@ def signed_by(certificate: x509.Certificate, authority: KeyPair) -> bool:
     return True
 
 
-def reasons_to_renew(pair: KeyPair, wanted: WantedCertificate, now: datetime) -> list[str]:
+def reasons_to_renew(pair: KeyPair, request: CertificateRequest, now: datetime) -> list[str]:
     """Return the reasons why the pair must be renewed; empty if there are none."""
     certificate = pair.certificate
     reasons = []
     if certificate.public_key() != pair.key.public_key():
         reasons.append("the certificate does not match the key")
-    if get_common_name(certificate) != wanted.common_name:
+    if get_common_name(certificate) != request.common_name:
         reasons.append("the common name differs")
-    if names_in(certificate) != wanted.names:
+    if names_in(certificate) != request.names:
         reasons.append("the subject alternative names differ")
-    if wanted.authority and not signed_by(certificate, wanted.authority):
+    if request.authority and not signed_by(certificate, request.authority):
         reasons.append("it was not signed by this authority")
     remaining = expiry(certificate) - now
     if remaining <= timedelta(0):
         reasons.append("it has expired")
-    elif remaining <= wanted.renew_before:
-        reasons.append(f"it expires within {wanted.renew_before.days} days")
+    elif remaining <= request.renew_before:
+        reasons.append(f"it expires within {request.renew_before.days} days")
     return reasons
 
 
@@ -230,13 +230,13 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def issue(wanted: WantedCertificate, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+def issue(request: CertificateRequest, key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     """Return a certificate for the key, signed by the authority or, without one, self-signed."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, wanted.common_name)])
-    issuer, signing_key, end = subject, key, now + wanted.lifetime
-    if wanted.authority:
-        issuer, signing_key = wanted.authority.certificate.subject, wanted.authority.key
-        end = min(end, expiry(wanted.authority.certificate))
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, request.common_name)])
+    issuer, signing_key, end = subject, key, now + request.lifetime
+    if request.authority:
+        issuer, signing_key = request.authority.certificate.subject, request.authority.key
+        end = min(end, expiry(request.authority.certificate))
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -247,16 +247,16 @@ def issue(wanted: WantedCertificate, key: ec.EllipticCurvePrivateKey, now: datet
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
-        .add_extension(x509.BasicConstraints(*(False, None) if wanted.authority else (True, 0)), critical=True)
-        .add_extension(_key_usage(authority=wanted.authority is None), critical=True)
+        .add_extension(x509.BasicConstraints(*(False, None) if request.authority else (True, 0)), critical=True)
+        .add_extension(_key_usage(authority=request.authority is None), critical=True)
     )
-    if wanted.authority:
+    if request.authority:
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if wanted.purpose == "server":
+        if request.purpose == "server":
             usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-    if wanted.names:
-        names = [_general_name(name) for name in sorted(wanted.names)]
+    if request.names:
+        names = [_general_name(name) for name in sorted(request.names)]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(signing_key, hashes.SHA256())
 
@@ -377,7 +377,7 @@ def current(
         return None, None
 
 
-def parse_wanted(module: CollectionModule) -> WantedCertificate:
+def parse_request(module: CollectionModule) -> CertificateRequest:
     """Return the requested certificate."""
     parameters = module.params
     is_authority = parameters["purpose"] == "ca"
@@ -386,7 +386,7 @@ def parse_wanted(module: CollectionModule) -> WantedCertificate:
             f"valid_days ({parameters['valid_days']}) must be more than renew_before_days "
             f"({parameters['renew_before_days']}): the certificate would be renewed at every run"
         )
-    return WantedCertificate(
+    return CertificateRequest(
         purpose=parameters["purpose"],
         common_name=parameters["common_name"],
         names=frozenset(normal_name(name) for name in parameters["subject_alt_names"]),
@@ -404,14 +404,16 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
     if module.check_mode and purpose != "ca" and not os.path.exists(module.params["ca_path"]):
         # In check mode, the authority that would sign has not been created.
         return {"changed": True, "reasons": ["the authority is created first"], "not_after": "", "serial_number": ""}
-    wanted = parse_wanted(module)
-    reasons = reasons_to_renew(KeyPair(certificate, key), wanted, now) if certificate and key else ["it does not exist"]
+    request = parse_request(module)
+    reasons = (
+        reasons_to_renew(KeyPair(certificate, key), request, now) if certificate and key else ["it does not exist"]
+    )
     mode_wrong = os.path.exists(key_path) and stat.S_IMODE(os.stat(key_path).st_mode) != 0o600
     before = description(certificate)
     if reasons:
         # An authority is renewed with its own key, so the certificates that it issued stay valid.
         key = key if purpose == "ca" and key is not None else new_key()
-        certificate = issue(wanted, key, now)
+        certificate = issue(request, key, now)
         if not module.check_mode:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             write(key_path, key_bytes(key), 0o600)

@@ -480,7 +480,7 @@ class GateDecision:
         }
 
 
-class Streaks:
+class HealthWindow:
     """Records for how many samples and how long the cluster has been healthy, and for how long its problems have not
     changed, up to the last sample.
 
@@ -536,36 +536,36 @@ def wait_for_health(sample: Callable[[], Sample], params: Mapping[str, Any]) -> 
     outcome. The wait ends at its timeout, when nothing has changed for `stall_timeout`, or when nothing has changed for
     `stuck_timeout` and waiting cannot resolve a root cause."""
     started = time.monotonic()
-    streaks = Streaks(started)
+    window = HealthWindow(started)
     progress = Progress(params.get("progress"), params["wait_timeout"])
     while True:
         begun = time.monotonic()
         last = sample()
-        streaks.add(last, begun)
-        outcome = GateDecision(False, last, streaks.taken, time.monotonic() - started)
+        window.add(last, begun)
+        outcome = GateDecision(False, last, window.taken, time.monotonic() - started)
         if not params["wait"]:
             return replace(outcome, healthy=not last.errors)
-        if streaks.passed(params["samples"], params["span"]):
+        if window.passed(params["samples"], params["span"]):
             return replace(outcome, healthy=True)
-        stalled, stuck = (streaks.unchanged(params.get(name)) for name in ("stall_timeout", "stuck_timeout"))
+        stalled, stuck = (window.unchanged(params.get(name)) for name in ("stall_timeout", "stuck_timeout"))
         if last.errors and stalled is not None:
             return replace(outcome, stalled=stalled)
         if last.errors and stuck is not None and any(cause.stuck for cause in last.causes):
             return replace(outcome, stuck=stuck)
-        progress.report(partial(_missing, last, streaks))
+        progress.report(partial(_missing, last, window))
         following = max(begun + params["interval"], time.monotonic())
         if following - started > params["wait_timeout"]:
             return outcome
         time.sleep(max(0.0, following - time.monotonic()))
 
 
-def _missing(last: Sample, streaks: Streaks) -> str:
+def _missing(last: Sample, window: HealthWindow) -> str:
     """Return why the gate is still closed."""
-    if streaks.good_for is not None:
-        return f"healthy for {streaks.good_for:.0f} s, not yet long enough"
-    count, most, first = len(last.errors), streaks.most_errors, next(iter(last.causes))
+    if window.good_for is not None:
+        return f"healthy for {window.good_for:.0f} s, not yet long enough"
+    count, most, first = len(last.errors), window.most_errors, next(iter(last.causes))
     of = f"{count} of " if most > count else ""
-    lacking = streaks.lacking() if first.kind == CATCHING_UP else ""
+    lacking = window.lacking() if first.kind == CATCHING_UP else ""
     return f"{of}{counted(most, 'problem')} left{f' ({lacking})' if lacking else ''}: {first.title}"
 
 

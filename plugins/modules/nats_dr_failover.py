@@ -217,7 +217,7 @@ def ensure(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
     wanted = FailoverOptions(
         params["fence"], params["dead"] or "", params["allow_loss"], params["max_loss_messages"], params["consumers"]
     )
-    patience = FailoverTimeouts(positive(params["wait_timeout"], "wait_timeout"), positive(params["watch"], "watch"))
+    timeouts = FailoverTimeouts(positive(params["wait_timeout"], "wait_timeout"), positive(params["watch"], "watch"))
     with connected(options, params) as pair:
         found = plan_work(pair, protected_streams(params), wanted)
         if module.check_mode:
@@ -226,7 +226,7 @@ def ensure(module: AnsibleModule, options: ConnectionOptions) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
         for one in found:
             try:
-                rows.append(fail_over(pair, one, wanted, patience))
+                rows.append(fail_over(pair, one, wanted, timeouts))
             except NatsFailure as failure:
                 fail(module, failure, changed=True, **done_page(rows).as_dict(), streams=rows)
     return {"changed": any(row["changed"] for row in rows), **done_page(rows).as_dict(), "streams": rows}

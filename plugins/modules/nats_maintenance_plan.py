@@ -182,7 +182,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..module_utils.collection_module import run
-from ..module_utils.health.cause import build_scene
+from ..module_utils.health.cause import build_context
 from ..module_utils.health.causes import refusal, root_causes
 from ..module_utils.maintenance import mark_texts, parse_marks, utc
 from ..module_utils.module import make_module, read_if_possible, with_options
@@ -248,12 +248,12 @@ def planned(cluster: Cluster | None, params: Mapping[str, Any], unread: str = ""
     running = [servers_by_host[host] for host in params["running"] if host in servers_by_host]
     servers = {name: name in running for name in servers_by_host.values()}
     made = plan_entry(cluster, servers, marks, parse_request(params, now), now, params["gate"], unread)
-    scene = build_scene(cluster, {}, made.entering, mark_texts(marks, now))
+    context = build_context(cluster, {}, made.entering, mark_texts(marks, now))
     hosts = [host for host, server in servers_by_host.items() if server in made.entering]
     if hosts:
         enter = "ansible-playbook natsops.jetstream.maintenance_enter --limit"
-        scene = replace(
-            scene,
+        context = replace(
+            context,
             in_steps=f"{enter} {hosts[0]}  # one host at a time; maintenance_patch handles all hosts one by one",
             moving_first=f"{enter} {','.join(hosts)} -e nats_cluster_gate_r1_policy=move  # moves them first",
         )
@@ -273,8 +273,8 @@ def planned(cluster: Cluster | None, params: Mapping[str, Any], unread: str = ""
             for mark in made.marks
         ],
         "ok": not any(problem.severity == ERROR for problem in made.problems),
-        "refusal": refusal("Maintenance is refused; no server was touched.", made.problems, scene),
-        "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],
+        "refusal": refusal("Maintenance is refused; no server was touched.", made.problems, context),
+        "causes": [cause.as_dict() for cause in root_causes(made.problems, context)],
         "problems": [problem.as_dict() for problem in made.problems],
     }
 

@@ -235,8 +235,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.restore_rules import RestoreChanges
-from ..module_utils.backup.run_restore import COMPARISONS, EXISTING, READ_BACK, REFUSE, WantedRestores, restore_streams
-from ..module_utils.backup.stream_restore import WantedRestore, require_replicas
+from ..module_utils.backup.run_restore import COMPARISONS, EXISTING, READ_BACK, REFUSE, RestoreRequest, restore_streams
+from ..module_utils.backup.stream_restore import StreamRestoreRequest, require_replicas
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CHECKSUM, LEVELS
@@ -264,17 +264,17 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     )
     require_replicas(changes)
     wait_timeout = positive(params["wait_timeout"], "wait_timeout")
-    wanted = WantedRestores(
+    request = RestoreRequest(
         requested_store(params),
         params["streams"],
         params["at"],
         params["account"],
         bool(connections.accounts),
-        WantedRestore(changes, params["verify"], requested_pace(params), wait_timeout),
+        StreamRestoreRequest(changes, params["verify"], requested_pace(params), wait_timeout),
         params["compare"],
         params["existing"],
     )
-    outcome = restore_streams(connections, wanted, Progress(params["progress"], None), module.check_mode)
+    outcome = restore_streams(connections, request, Progress(params["progress"], None), module.check_mode)
     found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
     for warning in counted_warnings(found):
         module.warn(warning)

@@ -395,7 +395,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ..module_utils.collection_module import run
-from ..module_utils.health.cause import Scene, build_scene
+from ..module_utils.health.cause import ClusterContext, build_context
 from ..module_utils.health.causes import refusal, root_causes
 from ..module_utils.health.raft_silence import raft_silent_servers
 from ..module_utils.health.rules import lasting_asset_faults
@@ -527,8 +527,8 @@ def gated_plan(client: Client, params: Mapping[str, Any]) -> dict[str, Any]:
         *version_findings,
         *foreign_store_problems(cluster, params["stored_groups"]),
     ]
-    scene = build_scene(cluster, {}, maintenance=mark_texts(marks, now))
-    found = result(cluster, replace(made, problems=tuple(problems)), params, effects, scene)
+    context = build_context(cluster, {}, maintenance=mark_texts(marks, now))
+    found = result(cluster, replace(made, problems=tuple(problems)), params, effects, context)
     return {**found, "feature_flags": flags}
 
 
@@ -549,14 +549,14 @@ def result(
     made: RollPlan,
     params: Mapping[str, Any],
     effects: Sequence[BatchEffect] = (),
-    scene: Scene | None = None,
+    context: ClusterContext | None = None,
 ) -> dict[str, Any]:
     """Return the module's result for a plan."""
     versions: dict[str, list[str]] = {}
     for server in cluster.servers:
         versions.setdefault(server.version, []).append(server.name)
     errors = [problem.message for problem in made.problems if problem.severity == ERROR]
-    scene = scene or build_scene(cluster, {})
+    context = context or build_context(cluster, {})
     hosts = host_names(params)
     rolling = Rolling(
         options=params["rolling"],
@@ -574,8 +574,8 @@ def result(
         "lines": plan_lines(
             [[hosts[name] for name in batch] for batch in made.batches], params["reasons"], made.reasons, effects
         ),
-        "refusal": refusal("The restart is refused; no server was touched.", made.problems, scene),
-        "causes": [cause.as_dict() for cause in root_causes(made.problems, scene)],
+        "refusal": refusal("The restart is refused; no server was touched.", made.problems, context),
+        "causes": [cause.as_dict() for cause in root_causes(made.problems, context)],
         "raft_silent": rolling.silent,
         "asset_faults": rolling.asset_faults,
         "ok": not errors,

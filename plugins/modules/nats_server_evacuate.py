@@ -349,15 +349,15 @@ def evacuate(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     mover = Mover(connections, MoveRequest(server, accept_loss=params["accept_loss"]))
     cluster = mover.read_cluster()
     require_server(cluster, server)
-    far: dict[str, str] = {}
+    unreachable: dict[str, str] = {}
     if params["allow_partial"]:
-        scope, far = within_reach(connections, cluster, scope)
+        scope, unreachable = within_reach(connections, cluster, scope)
     require_users(connections, cluster, scope)
     if params["replicas"] and not params["accept_loss"]:
         require_leaders(connections, connections.accounts, server)
     seen = wait_until(lambda: leaders_stuck(mover.read_cluster(), scope), lambda found: not found[1], ELECTION_SECONDS)
     jobs = mover.prepare(cluster, [(stream.account, stream.name) for stream in scope.streams(cluster)])
-    stuck = {**far, **seen.value[0]}
+    stuck = {**unreachable, **seen.value[0]}
     for job in jobs:
         if job.failure:
             stuck[hosting(job.state.group.subject)] = job.failure.description

@@ -213,14 +213,14 @@ from ..module_utils.backup.verify import CONTENTS, RECORDS
 from ..module_utils.collection_module import CollectionModule, run
 from ..module_utils.module import fail, gc_paused, without_connection
 from ..module_utils.progress import PROGRESS_SPEC, Progress
-from ..module_utils.rescue.offline_backup import WantedCopies, save_copied_streams
+from ..module_utils.rescue.offline_backup import StoreBackupRequest, save_copied_streams
 from ..module_utils.screen import counted_warnings
 
 
 def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. A backup that fails ends the module with its failure. Raises NatsFailure."""
     params = module.params
-    wanted = WantedCopies(
+    request = StoreBackupRequest(
         {str(server): str(copy) for server, copy in params["copies"].items()},
         requested_store(params),
         params["streams"],
@@ -234,7 +234,7 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
         requested_pace({**params, "consumers": True}),
     )
     with gc_paused():
-        outcome = save_copied_streams(wanted, Progress(params["progress"], None), module.check_mode)
+        outcome = save_copied_streams(request, Progress(params["progress"], None), module.check_mode)
     found = [(row["name"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
     for warning in counted_warnings(found):
         module.warn(warning)

@@ -83,20 +83,20 @@ from typing import Any
 from ..module_utils.collection_module import CollectionModule, failing_on, run
 from ..module_utils.host.process import find_server
 from ..module_utils.host.store import stored_streams
-from ..module_utils.rescue.store_copy import StoreError, WantedCopy, copy_store
+from ..module_utils.rescue.store_copy import StoreCopyRequest, StoreError, copy_store
 from ..module_utils.units import size_bytes
 
 
 def ensure(module: CollectionModule) -> dict[str, Any]:
     """Return the module's result. Raises StoreError, OSError, and ValueError for an invalid size."""
     given = module.params
-    wanted = WantedCopy(
+    request = StoreCopyRequest(
         given["store_dir"],
         given["copy"],
         size_bytes(given["reserve"]),
         lambda: find_server(given["config"]) is not None,
     )
-    changed = copy_store(wanted, module.check_mode)
+    changed = copy_store(request, module.check_mode)
     source = given["store_dir"] if changed and module.check_mode else given["copy"]
     streams = [stream.as_dict() for stream in stored_streams(source)]
     return {"changed": changed, "copy": given["copy"], "streams": streams}

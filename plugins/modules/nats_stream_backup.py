@@ -198,7 +198,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.backup.stream_backup import WantedBackup, back_up
+from ..module_utils.backup.stream_backup import StreamBackupRequest, back_up
 from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CONTENTS, LEVELS
@@ -212,9 +212,11 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure."""
     params = module.params
     stream = require_name("stream", params["stream"])
-    wanted = WantedBackup(stream, requested_store(params), params["verify"], requested_pace(params), params["force"])
+    request = StreamBackupRequest(
+        stream, requested_store(params), params["verify"], requested_pace(params), params["force"]
+    )
     client = connections.client(params["account"])
-    result = back_up(client, connections.account(params["account"]), wanted, module.check_mode)
+    result = back_up(client, connections.account(params["account"]), request, module.check_mode)
     for caveat in result["caveats"]:
         module.warn(f"stream {stream}: {caveat}")
     return result

@@ -208,7 +208,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.backup.files import read_backup
 from ..module_utils.backup.restore_rules import RestoreChanges
-from ..module_utils.backup.stream_restore import WantedRestore, require_replicas, restore
+from ..module_utils.backup.stream_restore import StreamRestoreRequest, require_replicas, restore
 from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CHECKSUM, LEVELS
@@ -227,12 +227,12 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     own = ("stream", "subjects", "num_replicas", "placement", "consumers")
     changes = RestoreChanges(**{name: params[name] for name in own})
     require_replicas(changes)
-    wanted = WantedRestore(
+    request = StreamRestoreRequest(
         changes, params["verify"], requested_pace(params), positive(params["wait_timeout"], "wait_timeout")
     )
     backup = read_backup(requested_store(params, "path"))
     client = connections.client(params["account"])
-    result = restore(client, connections.account(params["account"]), backup, wanted, module.check_mode)
+    result = restore(client, connections.account(params["account"]), backup, request, module.check_mode)
     for caveat in result["caveats"]:
         module.warn(f"stream {result['stream']}: {caveat}")
     return result

@@ -21,7 +21,7 @@ from typing import Any
 import nats
 import pytest
 import yaml
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import ClusterContext
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import Problem
 from ansible_collections.natsops.jetstream.plugins.plugin_utils import _event_source
@@ -109,7 +109,7 @@ def test_an_event_names_the_root_cause_of_its_problem() -> None:
     tracker = source("nats_health")["ProblemTracker"](min_duration=0, repeat=0)
     gone = Problem("server_missing", "error", "n3", "expected server n3 did not answer", ("n3",))
     lost = Problem("stream_no_leader", "error", "stream APP/ORDERS", "no leader", absent=("n3",))
-    events = tracker.due_events([gone, lost], 0, root_causes([gone, lost], Scene()))
+    events = tracker.due_events([gone, lost], 0, root_causes([gone, lost], ClusterContext()))
     named = {"kind": "servers_down", "title": "n3 does not answer: stream APP/ORDERS has no quorum", "servers": ["n3"]}
     assert [event["cause"] for event in events] == [named, named]
     assert events[1]["absent"] == ["n3"]

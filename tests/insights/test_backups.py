@@ -17,7 +17,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.drill import BackupDrillOptions, drill
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.protection import protections
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, save_streams
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import BackupRequest, save_streams
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import BackupStore, DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.check_result import prepare
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.checks import check_backup
@@ -50,7 +50,7 @@ BACKUP_CHECKS = {code for code, check in REGISTRY.checks.items() if check.view =
 def back_up(cluster: NatsProcesses, store: BackupStore, *exclude: str) -> None:
     own = ConnectionOptions(tuple(cluster.urls), SYS_USER, SYS_PASSWORD, timeout=5)
     users = account_users(own, [{**user, "nkey_seed": None} for user in cluster.account_users()])
-    wanted = WantedRun(store, tuple(users), ["*"], exclude, "contents", TransferPace(30.0), Retention())
+    wanted = BackupRequest(store, tuple(users), ["*"], exclude, "contents", TransferPace(30.0), Retention())
     with Connections(own, users) as connections:
         assert save_streams(connections, wanted, Progress(None, None), check_mode=False).failure is None
 

@@ -15,7 +15,7 @@ import pytest
 from jetstream_insights.compaction import Maintained, RetentionTimes, maintain
 from jetstream_insights.gold import FACTS as FACTS_OF_HOURS
 from jetstream_insights.gold.common import GoldSettings
-from jetstream_insights.gold_job import EVERYTHING, WantedTables, make_gold
+from jetstream_insights.gold_job import EVERYTHING, TablesRequest, make_gold
 from jetstream_insights.lake import FACTS, FACTS_FORMAT, Lake, day_hours
 from jetstream_insights.silver_job import make_silver
 from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ class Made:
     def __init__(self, spark: SparkSession, path: Path, little: bool = False) -> None:
         self.path, self.lake = path, Lake(spark, str(path), little)
 
-    def gold(self, force: bool = False, wanted: WantedTables = EVERYTHING) -> None:
+    def gold(self, force: bool = False, wanted: TablesRequest = EVERYTHING) -> None:
         make_silver(self.lake, day_hours(DAY), quiet)
         assert make_gold(self.lake, [DAY], quiet, force, wanted=wanted).made == 1
 

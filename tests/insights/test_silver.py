@@ -270,7 +270,7 @@ def test_new_column_is_null_in_older_files(spark: SparkSession, tmp_path: Path) 
     for day, names in zip(days, (["fleet"], ["fleet", "zone"]), strict=True):
         frame = spark.createDataFrame([("F", "z1")[: len(names)]], names)
         lake.write_day("gold", "report_servers", f"{day}", day, frame)
-        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": f"{day}", "inputs": [], "basis": ""})
+        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": f"{day}", "inputs": [], "fingerprint": ""})
     read_back = lake.read_days("gold", "report_servers", days)
     assert read_back is not None
     assert {(row["fleet"], row["zone"]) for row in read_back.collect()} == {("F", None), ("F", "z1")}

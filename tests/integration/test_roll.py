@@ -122,7 +122,7 @@ def test_restart_under_load(cluster: RoleCluster, run_module: Runner, tmp_path: 
             nats_cluster_event_subjects=[SUBJECT],
             nats_cluster_before_batch=str(tasks),
             nats_cluster_after_batch_command=["sh", "-c", f'echo "$NATS_BATCH_NUMBER $NATS_BATCH_HOSTS" >> {called}'],
-            nats_cluster_give_back=True,
+            nats_cluster_restore_leaders=True,
         )
 
     report = under_load(cluster, lambda: runs.append(asyncio.run(with_clients(cluster, restart))))

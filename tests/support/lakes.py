@@ -24,7 +24,7 @@ import pytest
 from jetstream_insights import silver
 from jetstream_insights.cli import DONE, main
 from jetstream_insights.gold import FACTS, TABLES, made_before
-from jetstream_insights.gold_job import WantedTables
+from jetstream_insights.gold_job import TablesRequest
 from jetstream_insights.lake import place
 from support.fleet import START, Fleet
 from support.truth import planted
@@ -104,11 +104,11 @@ def few_silver_tables(patch: pytest.MonkeyPatch, *names: str) -> None:
     patch.setattr(silver, "TABLES", _only(silver.TABLES, _closure(names, needs)))
 
 
-def few_gold_tables(*names: str) -> WantedTables:
+def few_gold_tables(*names: str) -> TablesRequest:
     """Return these gold tables with those from which they are computed, and the hourly aggregates that these need."""
     tables = _only(TABLES, _closure(names, {name: made_before(table) for name, table in TABLES.items()}))
     sources = [source.partition(".") for table in tables.values() for source in table.of]
-    return WantedTables(tables, _only(FACTS, {name for layer, _dot, name in sources if layer in ("hours", "before")}))
+    return TablesRequest(tables, _only(FACTS, {name for layer, _dot, name in sources if layer in ("hours", "before")}))
 
 
 def published_files(lake: Path, layer: str, when: date) -> dict[str, list[Path]]:

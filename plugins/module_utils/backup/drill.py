@@ -27,8 +27,8 @@ from .protection import least_proven
 from .restore_rules import RestoreChanges, RestoreRefusal, Target, plan_restore
 from .selection import SelectionError, choose
 from .store import BackupStore, DirectoryStore, staged_directory, utc_now
-from .stream_backup import WantedBackup, back_up
-from .stream_restore import WantedRestore, known_manifest, restore
+from .stream_backup import StreamBackupRequest, back_up
+from .stream_restore import StreamRestoreRequest, known_manifest, restore
 from .throwaway_server import SLACK, ended_by_signals, find_binary, require_room, throwaway_server
 from .verify import CHECKSUM, CONTENTS, verify
 
@@ -191,11 +191,11 @@ def _there_and_back(
     """Restore a backup and back up the stream again; return the result of the restore and the new backup. Raises
     NatsFailure."""
     api, pace = JetStreamApi(client), TransferPace(_IDLE, wanted.finish_timeout)
-    how = WantedRestore(_ISOLATED, CHECKSUM, pace, wanted.wait_timeout)
+    how = StreamRestoreRequest(_ISOLATED, CHECKSUM, pace, wanted.wait_timeout)
     try:
         restored = restore(client, api, backup, how, False)
         saved = back_up(
-            client, api, WantedBackup(backup.manifest.stream, DirectoryStore(directory), CONTENTS, pace), False
+            client, api, StreamBackupRequest(backup.manifest.stream, DirectoryStore(directory), CONTENTS, pace), False
         )
     except NatsFailure as failure:
         if failure.code == "incomplete":

@@ -31,7 +31,7 @@ from .files import Backup, find_backups
 from .retention import Retention, expired
 from .selection import is_future, matches, parse_taken
 from .store import BackupStore, name_part, utc_now
-from .stream_backup import Patience, WantedBackup, back_up
+from .stream_backup import RetryBudget, StreamBackupRequest, back_up
 
 #: Failures of a run rather than of a stream, and how many of them in a row end the run.
 _HOPELESS, _IN_A_ROW = ("write_failed", "unreachable", "authorization", "tls"), 3
@@ -44,7 +44,7 @@ Stream = tuple[Optional[str], str]
 
 
 @dataclass(frozen=True)
-class WantedRun:
+class BackupRequest:
     """The streams to back up, the destination, the settings, and the number of backups to keep. `accounts`: names, None
     for the user's own account. `files`: the cluster's own files, by name."""
 
@@ -66,45 +66,47 @@ class BackupOutcome:
     failure: Optional[NatsFailure]
 
 
-def save_streams(connections: Connections, wanted: WantedRun, progress: Progress, check_mode: bool) -> BackupOutcome:
+def save_streams(
+    connections: Connections, request: BackupRequest, progress: Progress, check_mode: bool
+) -> BackupOutcome:
     """Back up every selected stream; the failure of one stream does not stop the others.
 
     Raises NatsFailure (invalid_option, locked, damaged, write_failed) before anything is saved.
     """
     if check_mode:
-        return _run(connections, wanted, progress, load_catalogue(wanted.store), True)
-    with wanted.store.locked():
-        catalogue = load_catalogue(wanted.store)
-        return _run(connections, wanted, progress, catalogue, False)
+        return _run(connections, request, progress, load_catalogue(request.store), True)
+    with request.store.locked():
+        catalogue = load_catalogue(request.store)
+        return _run(connections, request, progress, catalogue, False)
 
 
 def _run(
-    connections: Connections, wanted: WantedRun, progress: Progress, catalogue: Catalogue, check_mode: bool
+    connections: Connections, request: BackupRequest, progress: Progress, catalogue: Catalogue, check_mode: bool
 ) -> BackupOutcome:
-    wanted = replace(
-        wanted,
-        streams=with_identities(wanted.streams, connections.names),
-        exclude=with_identities(wanted.exclude, connections.names),
+    request = replace(
+        request,
+        streams=with_identities(request.streams, connections.names),
+        exclude=with_identities(request.exclude, connections.names),
     )
-    patience, leaderless = Patience(), _Leaderless(connections)
-    found, unlisted = _listed(connections, wanted.accounts, patience)
-    labels = {account: connections.label(account) for account in wanted.accounts}
-    chosen = chosen_streams(found, wanted.streams, wanted.exclude, bool(unlisted), labels)
-    listed = [account for account in wanted.accounts if account not in unlisted]
-    catalogue = replace(catalogue.without(_gone(catalogue, found, listed)), exclude=tuple(wanted.exclude))
+    budget, leaderless = RetryBudget(), _Leaderless(connections)
+    found, unlisted = _listed(connections, request.accounts, budget)
+    labels = {account: connections.label(account) for account in request.accounts}
+    chosen = chosen_streams(found, request.streams, request.exclude, bool(unlisted), labels)
+    listed = [account for account in request.accounts if account not in unlisted]
+    catalogue = replace(catalogue.without(_gone(catalogue, found, listed)), exclude=tuple(request.exclude))
     rows: list[dict[str, Any]] = []
     for account, stream in chosen:
         name = stream_key(account, stream)
         report = partial(_report, progress, rows, len(chosen), stream_key(labels[account], stream))
-        row = _save(connections, wanted, patience, leaderless, report, account, stream, check_mode)
+        row = _save(connections, request, budget, leaderless, report, account, stream, check_mode)
         rows.append(row)
         catalogue = catalogue.failed(name, row["problem"]) if row["problem"] else catalogue.saved(name, utc_now())
         if hopeless(rows):
             break
-    own = _save_own(wanted, catalogue, hopeless(rows), check_mode)
+    own = _save_own(request, catalogue, hopeless(rows), check_mode)
     left = [stream_key(labels[account], stream) for account, stream in chosen[len(rows) :]]
     rows += [_not_listed(account, labels[account], failure) for account, failure in unlisted.items()]
-    tidied = _tidied(wanted, rows, own.catalogue, check_mode)
+    tidied = _tidied(request, rows, own.catalogue, check_mode)
     removed = [*tidied.removed, *own.removed]
     result = {
         "changed": any(row["changed"] for row in rows) or bool(removed) or own.saved is not None,
@@ -113,7 +115,7 @@ def _run(
         "left": left,
         "removed": removed,
         "future": tidied.future,
-        **backup_page(wanted, rows, removed, left, tidied.future, own.saved).as_dict(),
+        **backup_page(request, rows, removed, left, tidied.future, own.saved).as_dict(),
         "diff": {
             "before": {row["name"]: row["diff"]["before"] for row in rows if row["changed"]},
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
@@ -123,7 +125,7 @@ def _run(
 
 
 def _listed(
-    connections: Connections, accounts: Sequence[Optional[str]], patience: Patience
+    connections: Connections, accounts: Sequence[Optional[str]], budget: RetryBudget
 ) -> tuple[list[Stream], dict[Optional[str], NatsFailure]]:
     """Return the streams of the accounts, and the accounts that did not list their streams: clients of an account can
     disturb its replies, which must not prevent the backup of the other accounts. Raises NatsFailure if no account lists
@@ -132,7 +134,7 @@ def _listed(
     unlisted: dict[Optional[str], NatsFailure] = {}
     for account in accounts:
         try:
-            names = patience.wait(connections.account(account).stream_names, lambda _names: True)
+            names = budget.wait(connections.account(account).stream_names, lambda _names: True)
             found += [(account, stream) for stream in sorted(names)]
         except NatsFailure as failure:
             if failure.code in ("unreachable", "tls", "invalid_option"):
@@ -160,13 +162,13 @@ class _Own:
     failure: Optional[NatsFailure] = None
 
 
-def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mode: bool) -> _Own:
+def _save_own(request: BackupRequest, catalogue: Catalogue, hopeless: bool, check_mode: bool) -> _Own:
     """Save the cluster's own files, unless saving is impossible."""
-    if hopeless or not wanted.files:
+    if hopeless or not request.files:
         return _Own(catalogue)
     try:
-        rows = saved_files(catalogue, wanted.store)
-        saved = save_files(wanted.store, wanted.files, rows, check_mode)
+        rows = saved_files(catalogue, request.store)
+        saved = save_files(request.store, request.files, rows, check_mode)
     except NatsFailure as failure:
         failure.description = f"the files of the cluster itself were not saved: {failure.description}"
         return _Own(catalogue, failure=failure)
@@ -174,8 +176,8 @@ def _save_own(wanted: WantedRun, catalogue: Catalogue, hopeless: bool, check_mod
     failures: list[NatsFailure] = []
     old = [
         row
-        for row in expired_files(rows, wanted.keep, saved)
-        if check_mode or _attempted(failures, wanted.store.discard, str(row["path"]))
+        for row in expired_files(rows, request.keep, saved)
+        if check_mode or _attempted(failures, request.store.discard, str(row["path"]))
     ]
     kept = tuple(row for row in rows if row not in old)
     removed = tuple(str(row["path"]) for row in old)
@@ -215,8 +217,8 @@ def chosen_streams(
 
 def _save(
     connections: Connections,
-    wanted: WantedRun,
-    patience: Patience,
+    request: BackupRequest,
+    budget: RetryBudget,
     leaderless: _Leaderless,
     report: Callable[[int], None],
     account: str | None,
@@ -230,8 +232,8 @@ def _save(
         "account": account,
         "stream": stream,
     }
-    store = wanted.store.below(folder(account))
-    one = WantedBackup(stream, store, wanted.level, wanted.pace, report=report, patience=patience)
+    store = request.store.below(folder(account))
+    one = StreamBackupRequest(stream, store, request.level, request.pace, report=report, budget=budget)
     report(0)
     try:
         leaderless.require_led(account, stream)
@@ -245,22 +247,22 @@ def _save(
 
 
 def _with_elections(
-    connections: Connections, account: str | None, wanted: WantedBackup, check_mode: bool
+    connections: Connections, account: str | None, request: StreamBackupRequest, check_mode: bool
 ) -> dict[str, Any]:
     """Return the result of `back_up`, which is repeated after the election of a new leader. Raises NatsFailure."""
     api = connections.account(account)
     try:
-        return back_up(connections.client(account), api, wanted, check_mode)
+        return back_up(connections.client(account), api, request, check_mode)
     except NatsFailure as failure:
-        if not (is_transient(failure) or failure.code in _LEADER_LOST) or wanted.patience.left <= 0:
+        if not (is_transient(failure) or failure.code in _LEADER_LOST) or request.budget.left <= 0:
             raise
         try:
-            led = answered_by_leader(wanted.patience.wait(lambda: api.stream(wanted.stream), answered_by_leader))
+            led = answered_by_leader(request.budget.wait(lambda: api.stream(request.stream), answered_by_leader))
         except NatsFailure:
             led = False
         if not led:
             raise
-    return back_up(connections.client(account), api, wanted, check_mode)
+    return back_up(connections.client(account), api, request, check_mode)
 
 
 class _Leaderless:
@@ -352,23 +354,23 @@ def _future_lines(future: Sequence[str]) -> list[str]:
     return [f"{what} dated in the future and neither restored by default nor removed: {future[0]}. Check the clock"]
 
 
-def _tidied(wanted: WantedRun, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
+def _tidied(request: BackupRequest, rows: Sequence[dict[str, Any]], catalogue: Catalogue, check_mode: bool) -> _Tidied:
     """Remove the expired backups of the saved streams, and write the catalogue.
 
     All backups of a stream that could not be saved are kept, and so are all backups of this run.
     """
-    backups, _failures = find_backups(wanted.store)
+    backups, _failures = find_backups(request.store)
     now = datetime.now(timezone.utc)
     own = {row["path"] for row in rows if row["changed"]}
-    old = _expired(backups, wanted.keep, {row["name"] for row in rows if not row["problem"]}, own, now)
+    old = _expired(backups, request.keep, {row["name"] for row in rows if not row["problem"]}, own, now)
     failures: list[NatsFailure] = []
     removed = (
-        old if check_mode else [backup for backup in old if _attempted(failures, wanted.store.remove, backup.folder)]
+        old if check_mode else [backup for backup in old if _attempted(failures, request.store.remove, backup.folder)]
     )
     if not check_mode:
         kept = [backup for backup in backups if backup not in removed]
-        _attempted(failures, wanted.store.sweep)
-        _attempted(failures, store_catalogue, wanted.store, catalogue, kept)
+        _attempted(failures, request.store.sweep)
+        _attempted(failures, store_catalogue, request.store, catalogue, kept)
     future = [backup.path for backup in backups if is_future(backup.manifest.taken, now)]
     return _Tidied([backup.folder for backup in removed], future, _not_tidied(rows, failures))
 
@@ -410,7 +412,7 @@ def _expired(backups: Sequence[Backup], keep: Retention, saved: set[str], own: s
 
 
 def backup_page(
-    wanted: WantedRun,
+    request: BackupRequest,
     rows: Sequence[dict[str, Any]],
     removed: Sequence[str],
     left: Sequence[str],
@@ -428,7 +430,7 @@ def backup_page(
     found = Page()
     if shown:
         found = table_page(
-            f"Streams saved to {wanted.store.place()}",
+            f"Streams saved to {request.store.place()}",
             ("Stream", "Messages", "Bytes", "Why"),
             cells,
             [(f"{len(saved):,} saved", messages, human_bytes(size), "")] if len(shown) > 1 else (),

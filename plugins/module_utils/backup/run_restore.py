@@ -28,8 +28,8 @@ from .files import Backup, Unreadable, find_backups
 from .restore_rules import is_later, position, repeats_sources, sources_caveat
 from .selection import SelectionError, asked_for, choose
 from .store import PREFIX, BackupStore, DirectoryStore, written
-from .stream_backup import WantedBackup, back_up
-from .stream_restore import ELECTED, WantedRestore, new_stream, restore
+from .stream_backup import StreamBackupRequest, back_up
+from .stream_restore import ELECTED, StreamRestoreRequest, new_stream, restore
 from .verify import CONTENTS
 from .workers import Workers
 
@@ -47,17 +47,17 @@ EXISTING = (REFUSE, SKIP)
 
 
 @dataclass(frozen=True)
-class WantedRestores:
+class RestoreRequest:
     """The requested restores: the store, the streams and the procedure. `account`: the target account, None for each
     stream's own account; `names_accounts`: whether the connection has users of several accounts, or is itself a user of
     the owning account."""
 
     store: BackupStore
-    wanted: Sequence[str]
+    request: Sequence[str]
     at: Optional[str]
     account: Optional[str]
     names_accounts: bool
-    one: WantedRestore
+    one: StreamRestoreRequest
     comparison: str
     existing: str
 
@@ -71,7 +71,7 @@ class RestoreOutcome:
 
 
 def restore_streams(
-    connections: Connections, wanted: WantedRestores, progress: Progress, check_mode: bool
+    connections: Connections, request: RestoreRequest, progress: Progress, check_mode: bool
 ) -> RestoreOutcome:
     """Restore every selected stream, many at a time; streams that copy others come last.
 
@@ -79,14 +79,14 @@ def restore_streams(
     NatsFailure before anything is created: invalid_option, or the code of the first stream that cannot be restored for
     a reason other than a damaged backup.
     """
-    backups, damaged = _chosen(wanted, connections.names)
-    for account in {_account(connections, wanted, backup) for backup in backups}:
-        if account is not None or not wanted.names_accounts:
+    backups, damaged = _chosen(request, connections.names)
+    for account in {_account(connections, request, backup) for backup in backups}:
+        if account is not None or not request.names_accounts:
             # The recent loss of a meta leader must not prevent a stream from being restored.
             wait_until(connections.account(account).stream_names, lambda _names: True, ELECTION_SECONDS)
     # A rate limit applies to the run as a total.
-    with Workers(connections, 1 if wanted.one.pace.rate else AT_ONCE) as workers:
-        planned = workers.map(lambda own, backup: _plan(own, wanted, backup), backups)
+    with Workers(connections, 1 if request.one.pace.rate else AT_ONCE) as workers:
+        planned = workers.map(lambda own, backup: _plan(own, request, backup), backups)
         refused = [row for row in planned if row["problem"] and row["code"] != "damaged"]
         if refused:
             head = f"{len(refused)} of {len(planned)} streams cannot be restored, nothing was changed"
@@ -96,17 +96,17 @@ def restore_streams(
             rows: list[dict[str, Any]] = [*planned, *damaged]
         else:
             rows = [
-                *_RestoreRun(wanted, progress, len(planned)).restore(workers, list(zip(backups, planned))),
+                *_RestoreRun(request, progress, len(planned)).restore(workers, list(zip(backups, planned))),
                 *damaged,
             ]
-    return RestoreOutcome(_result(wanted, rows, check_mode), _failure(rows, len(planned) + len(damaged), check_mode))
+    return RestoreOutcome(_result(request, rows, check_mode), _failure(rows, len(planned) + len(damaged), check_mode))
 
 
 class _RestoreRun:
     """Restores streams concurrently, and counts the results."""
 
-    def __init__(self, wanted: WantedRestores, progress: Progress, count: int) -> None:
-        self._wanted, self._progress, self._count = wanted, progress, count
+    def __init__(self, request: RestoreRequest, progress: Progress, count: int) -> None:
+        self._wanted, self._progress, self._count = request, progress, count
         self._lock = threading.Lock()
         self._restored = 0
         self._failed_in_a_row = 0
@@ -160,29 +160,29 @@ def _failure(rows: Sequence[Mapping[str, Any]], count: int, planned: bool) -> Op
     return NatsFailure(failed[0]["code"], "\n".join([head, *lines]), account=failed[0]["account"])
 
 
-def _chosen(wanted: WantedRestores, names: Mapping[str, str]) -> tuple[list[Backup], list[dict[str, Any]]]:
+def _chosen(request: RestoreRequest, names: Mapping[str, str]) -> tuple[list[Backup], list[dict[str, Any]]]:
     """Return the backups to restore, originals before copies, and the rows of the streams whose newest backup cannot be
     read. `names`: account identity → name. Raises NatsFailure."""
-    wanted.store.require()
-    if not wanted.wanted:
+    request.store.require()
+    if not request.request:
         raise NatsFailure("invalid_option", "streams: select the streams to restore, such as APP/ORDERS, APP or *")
-    backups, unreadable = find_backups(wanted.store)
+    backups, unreadable = find_backups(request.store)
     folders = {failure.folder: failure for failure in unreadable}
     try:
-        texts = [text.partition("@") for text in wanted.wanted]
+        texts = [text.partition("@") for text in request.request]
         whose = with_identities([pattern for pattern, _at, _time in texts], names)
         patterns = [f"{pattern}{at}{time}" for pattern, (_pattern, at, time) in zip(whose, texts)]
-        hidden = asked_for([*folders, *(backup.folder for backup in backups)], patterns, wanted.at)
+        hidden = asked_for([*folders, *(backup.folder for backup in backups)], patterns, request.at)
         hidden = {name: folder for name, folder in hidden.items() if folder in folders}
-        places = choose(choice_rows(backups, names), [] if hidden and not backups else wanted.wanted, wanted.at)
+        places = choose(choice_rows(backups, names), [] if hidden and not backups else request.request, request.at)
     except SelectionError as error:
         unread = f" ({len(unreadable)} backups cannot be read: {unreadable[0].description})" if unreadable else ""
         raise NatsFailure("invalid_option", f"streams: {error}{unread}") from error
     # The keys are names of folders, in which long names are shortened.
     older = {name: folder.rpartition("@")[0] for name, folder in hidden.items()}
     chosen = [backups[place] for place in places if backups[place].folder.rpartition("@")[0] not in older.values()]
-    rows = [_unread_row(name, folders[folder], wanted.store, names) for name, folder in hidden.items()]
-    changes = wanted.one.changes
+    rows = [_unread_row(name, folders[folder], request.store, names) for name, folder in hidden.items()]
+    changes = request.one.changes
     if len(chosen) > 1 and (changes.stream is not None or changes.subjects is not None):
         some = some_names([stream_key(backup.manifest.account, backup.manifest.stream) for backup in chosen])
         raise NatsFailure("invalid_option", f"name, subjects: only for one stream, not for {len(chosen)} ({some})")
@@ -210,9 +210,9 @@ def _is_copy(backup: Backup) -> bool:
     return bool(backup.manifest.config.get("mirror") or backup.manifest.config.get("sources"))
 
 
-def _account(connections: Connections, wanted: WantedRestores, backup: Backup) -> str | None:
-    account = wanted.account or backup.manifest.account
-    return connections.identity(account) if wanted.names_accounts and account else None
+def _account(connections: Connections, request: RestoreRequest, backup: Backup) -> str | None:
+    account = request.account or backup.manifest.account
+    return connections.identity(account) if request.names_accounts and account else None
 
 
 #: The row for a stream before its restore.
@@ -230,10 +230,10 @@ _ROW: dict[str, Any] = {
 }
 
 
-def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> dict[str, Any]:
+def _plan(connections: Connections, request: RestoreRequest, backup: Backup) -> dict[str, Any]:
     """Return the row for a stream to restore, with `problem` if restoring it is impossible."""
-    manifest, account = backup.manifest, _account(connections, wanted, backup)
-    name = wanted.one.changes.stream or manifest.stream
+    manifest, account = backup.manifest, _account(connections, request, backup)
+    name = request.one.changes.stream or manifest.stream
     row: dict[str, Any] = {
         **_ROW,
         "name": stream_key(account, name),
@@ -244,13 +244,13 @@ def _plan(connections: Connections, wanted: WantedRestores, backup: Backup) -> d
         "taken": manifest.taken,
     }
     try:
-        if wanted.names_accounts and account is None:
+        if request.names_accounts and account is None:
             raise NatsFailure("invalid_option", f"account: {backup.path} does not name its account; set one")
-        result = restore(connections.client(account), connections.account(account), backup, wanted.one, True)
+        result = restore(connections.client(account), connections.account(account), backup, request.one, True)
     except NatsFailure as failure:
         if failure.code in _HOPELESS:
             raise
-        if failure.code == "exists" and wanted.existing == SKIP:
+        if failure.code == "exists" and request.existing == SKIP:
             return {**row, "skipped": True}
         return {
             **row,
@@ -288,7 +288,7 @@ def _with_repetitions(
 
 def _restore(
     connections: Connections,
-    wanted: WantedRestores,
+    request: RestoreRequest,
     backup: Backup,
     plan: Mapping[str, Any],
     report: Callable[[int], None],
@@ -297,9 +297,9 @@ def _restore(
     if plan["skipped"] or not plan["changed"]:
         return dict(plan)
     client, api = connections.client(plan["account"]), connections.account(plan["account"])
-    result = restore(client, api, backup, replace(wanted.one, report=report), False)
+    result = restore(client, api, backup, replace(request.one, report=report), False)
     compared = wait_until(
-        lambda: new_stream(lambda: _compared(connections, wanted, backup, plan)), lambda _found: True, ELECTION_SECONDS
+        lambda: new_stream(lambda: _compared(connections, request, backup, plan)), lambda _found: True, ELECTION_SECONDS
     ).value
     caveats = list(dict.fromkeys([*plan["caveats"], *result["caveats"]]))
     row = {**plan, "seconds": result["seconds"], "caveats": caveats, "compared": compared}
@@ -310,7 +310,7 @@ def _restore(
 
 
 def _compared(
-    connections: Connections, wanted: WantedRestores, backup: Backup, plan: Mapping[str, Any]
+    connections: Connections, request: RestoreRequest, backup: Backup, plan: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Compare the restored stream with its backup: messages, sequences, gaps, digest and ack floors."""
     api, manifest = connections.account(plan["account"]), backup.manifest
@@ -325,9 +325,9 @@ def _compared(
         "gaps": [_gaps(before), _gaps(state)],
         "ack_floors": {
             entry["name"]: [entry["ack_floor"]["stream_seq"], floors.get(entry["name"])]
-            for entry in (manifest.consumers if wanted.one.changes.consumers else ())
+            for entry in (manifest.consumers if request.one.changes.consumers else ())
         },
-        "digest": _digest(connections, wanted, backup, plan, state),
+        "digest": _digest(connections, request, backup, plan, state),
     }
 
 
@@ -339,7 +339,7 @@ def _gaps(state: Mapping[str, Any]) -> int:
 
 def _digest(
     connections: Connections,
-    wanted: WantedRestores,
+    request: RestoreRequest,
     backup: Backup,
     plan: Mapping[str, Any],
     state: Mapping[str, Any],
@@ -347,14 +347,14 @@ def _digest(
     """Return `same`, `not compared`, or the difference between the contents, which are read back from the servers."""
     saved = backup.manifest.contents
     untouched = saved is not None and all(state.get(key) == saved.get(key) for key in ("messages", "last_seq"))
-    if wanted.comparison == STATE or saved is None or not untouched:
+    if request.comparison == STATE or saved is None or not untouched:
         return "not compared"
     account = plan["account"]
-    pace = replace(wanted.one.pace, consumers=False)
-    work = wanted.store.local or tempfile.gettempdir()
+    pace = replace(request.one.pace, consumers=False)
+    work = request.store.local or tempfile.gettempdir()
     with written(work), tempfile.TemporaryDirectory(prefix=PREFIX, dir=work) as folder:
         keys = Keys() if backup.manifest.encryption is None else only_passing()
-        again = WantedBackup(plan["stream"], DirectoryStore(Path(folder), keys), CONTENTS, pace)
+        again = StreamBackupRequest(plan["stream"], DirectoryStore(Path(folder), keys), CONTENTS, pace)
         result = back_up(connections.client(account), connections.account(account), again, False)
     held = result["backup"]["contents"]
     if held["digest"] == saved["digest"]:
@@ -364,12 +364,12 @@ def _digest(
     return f"the digest of its messages is {held['digest'][:12]} instead of {saved['digest'][:12]}"
 
 
-def _result(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: bool) -> dict[str, Any]:
+def _result(request: RestoreRequest, rows: Sequence[Mapping[str, Any]], planned: bool) -> dict[str, Any]:
     changed = [row for row in rows if row["changed"]]
     return {
         "changed": bool(changed),
         "streams": list(rows),
-        **restore_page(wanted, rows, planned).as_dict(),
+        **restore_page(request, rows, planned).as_dict(),
         "diff": {
             "before": {row["name"]: row["diff"].get("before", {}) for row in changed},
             "after": {row["name"]: row["diff"].get("after", {}) for row in changed},
@@ -377,7 +377,7 @@ def _result(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: 
     }
 
 
-def restore_page(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:
+def restore_page(request: RestoreRequest, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:
     shown = [
         (
             row["label"],
@@ -388,7 +388,7 @@ def restore_page(wanted: WantedRestores, rows: Sequence[Mapping[str, Any]], plan
         )
         for row in rows
     ]
-    title = f"{'To be restored' if planned else 'Restored'} from {wanted.store.place()}"
+    title = f"{'To be restored' if planned else 'Restored'} from {request.store.place()}"
     changed = [row for row in rows if row["changed"] and not row["problem"]]
     messages, size = (sum(row.get(key, 0) for row in changed) for key in ("messages", "bytes"))
     others = [

@@ -40,7 +40,7 @@ Info = dict[str, Any]
 
 
 @dataclass
-class Patience:
+class RetryBudget:
     """The remaining seconds for waiting on elections, shared by all streams of a run, so many consumers without a
     leader take no longer than one."""
 
@@ -56,9 +56,9 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class WantedBackup:
+class StreamBackupRequest:
     """The stream to back up, the store and the settings. `level`: how the finished archive is verified. `report` is
-    called with the number of bytes received. `patience`: the time to wait for consumers that are electing a leader."""
+    called with the number of bytes received. `budget`: the time to wait for consumers that are electing a leader."""
 
     stream: str
     store: BackupStore
@@ -66,54 +66,58 @@ class WantedBackup:
     pace: TransferPace
     force: bool = False
     report: Callable[[int], None] = lambda _size: None
-    patience: Patience = field(default_factory=Patience)
+    budget: RetryBudget = field(default_factory=RetryBudget)
     crashed: bool = False
 
 
-def back_up(client: Client, api: JetStreamApi, wanted: WantedBackup, check_mode: bool) -> dict[str, Any]:
+def back_up(client: Client, api: JetStreamApi, request: StreamBackupRequest, check_mode: bool) -> dict[str, Any]:
     """Ensure that there is a backup of the stream's current state, and return the result. Raises NatsFailure:
     leaderless, unsupported, interrupted, idle, damaged, write_failed."""
-    info = api.stream(wanted.stream)
-    consumers = _consumers(api, wanted, client.server_version, info)
-    newest = newest_backup(wanted.store, wanted.stream, api.account)
-    reason = _reason(newest, wanted, api.account, info, consumers)
+    info = api.stream(request.stream)
+    consumers = _consumers(api, request, client.server_version, info)
+    newest = newest_backup(request.store, request.stream, api.account)
+    reason = _reason(newest, request, api.account, info, consumers)
     if not reason and newest is not None:
         return _result(False, newest, newest, "")
     if check_mode:
         return _predicted(newest, info, consumers, reason)
     taken = next_taken(newest.manifest.taken if newest else None, datetime.now(timezone.utc))
-    backup = _take(client, api, wanted, info, consumers, taken)
+    backup = _take(client, api, request, info, consumers, taken)
     return _result(True, newest, backup, reason)
 
 
-def _consumers(api: JetStreamApi, wanted: WantedBackup, version: str, info: Info) -> Sequence[Info] | None:
+def _consumers(api: JetStreamApi, request: StreamBackupRequest, version: str, info: Info) -> Sequence[Info] | None:
     """Return the consumers as their leaders report them, or None if they are excluded. Raises NatsFailure."""
     rows: Sequence[Info] | None = None
     leaderless: set[str] = set()
-    if wanted.pace.consumers:
-        listing = api.consumers(wanted.stream)
-        if listing.unknown and wanted.patience.left > 0:
-            listing = wanted.patience.wait(lambda: api.consumers(wanted.stream), lambda read: not read.unknown)
+    if request.pace.consumers:
+        listing = api.consumers(request.stream)
+        if listing.unknown and request.budget.left > 0:
+            listing = request.budget.wait(lambda: api.consumers(request.stream), lambda read: not read.unknown)
         rows, leaderless = listing.rows, set(listing.unknown)
     problem = backup_problem(info["config"], leaderless, version)
     if problem is not None:
         code, reason = problem
-        raise NatsFailure(code, f"stream {wanted.stream} was not saved: {reason}", account=api.account)
+        raise NatsFailure(code, f"stream {request.stream} was not saved: {reason}", account=api.account)
     return rows
 
 
 def _reason(
-    newest: Backup | None, wanted: WantedBackup, account: str | None, info: Info, consumers: Sequence[Info] | None
+    newest: Backup | None,
+    request: StreamBackupRequest,
+    account: str | None,
+    info: Info,
+    consumers: Sequence[Info] | None,
 ) -> str:
     """Return why a new backup is needed, or an empty text if the newest one is intact and up to date."""
     if newest is None:
         return "there is no backup yet"
-    if wanted.force:
+    if request.force:
         return "requested by `force`"
-    reason = outdated(newest.manifest, account, info, consumers) or _encrypted_otherwise(newest, wanted.store)
+    reason = outdated(newest.manifest, account, info, consumers) or _encrypted_otherwise(newest, request.store)
     if reason:
         return reason
-    if wanted.level != CHECKSUM and newest.manifest.contents is None:
+    if request.level != CHECKSUM and newest.manifest.contents is None:
         return "the last backup has never been read back"
     try:
         verify(newest, CHECKSUM)
@@ -188,31 +192,31 @@ class _Counted:
 def _take(
     client: Client,
     api: JetStreamApi,
-    wanted: WantedBackup,
+    request: StreamBackupRequest,
     info: Info,
     consumers: Sequence[Info] | None,
     taken: datetime,
 ) -> Backup:
     started = time.monotonic()
     version = client.server_version
-    keys = wanted.store.keys.with_passing()
+    keys = request.store.keys.with_passing()
     name = ENCRYPTED_ARCHIVE if keys.encrypt else PLAIN_ARCHIVES[0]
-    with wanted.store.staged(wanted.stream, taken) as staging:
+    with request.store.staged(request.stream, taken) as staging:
         with staging.create(name) as file:
             counted = _Counted(file)
             with encrypted(cast(BinaryIO, counted), keys) as plain:
                 most = largest_archive(info["config"], info["state"], client.max_payload)
-                longest = longest_archive(info["state"], wanted.pace.rate)
-                archive = _Archive(plain, wanted.report, most, longest)
+                longest = longest_archive(info["state"], request.pace.rate)
+                archive = _Archive(plain, request.report, most, longest)
                 try:
-                    api.snapshot_stream(wanted.stream, archive.start, archive.add, wanted.pace)
+                    api.snapshot_stream(request.stream, archive.start, archive.add, request.pace)
                 except NatsFailure as failure:
                     failure.account = api.account
-                    failure.description = f"stream {wanted.stream} was not saved: {failure.description}"
+                    failure.description = f"stream {request.stream} was not saved: {failure.description}"
                     raise
-        after = api.stream(wanted.stream)
+        after = api.stream(request.stream)
         manifest = Manifest(
-            stream=wanted.stream,
+            stream=request.stream,
             config=archive.reply["config"],
             state=info["state"],
             archive=name,
@@ -226,12 +230,12 @@ def _take(
             changed_meanwhile=changes(info["state"], after["state"]),
             # A standalone server has no followers that could differ.
             caveats=tuple(backup_caveats(info["config"], version)) if _followed(info) else (),
-            crashed=wanted.crashed,
+            crashed=request.crashed,
             encryption={"method": METHOD, "recipients": list(keys.recipients)} if keys.encrypt else None,
         )
-        backup = Backup(wanted.store.with_keys(keys), staging.folder, manifest)
+        backup = Backup(request.store.with_keys(keys), staging.folder, manifest)
         manifest = replace(manifest, format=format_of_backup(backup))
-        contents = _read_back(replace(backup, manifest=manifest), wanted)
+        contents = _read_back(replace(backup, manifest=manifest), request)
         manifest = replace(
             manifest,
             contents=None if contents is None else contents.as_dict(),
@@ -239,8 +243,8 @@ def _take(
             seconds=round(time.monotonic() - started, 3),
         )
         text = manifest.text()
-        _require_readable(text, name, wanted.stream)
-        return Backup(wanted.store, staging.publish(text), manifest)
+        _require_readable(text, name, request.stream)
+        return Backup(request.store, staging.publish(text), manifest)
 
 
 def _require_readable(text: str, archive: str, stream: str) -> None:
@@ -256,12 +260,12 @@ def _followed(info: Info) -> bool:
     return bool((info.get("cluster") or {}).get("replicas"))
 
 
-def _read_back(backup: Backup, wanted: WantedBackup) -> ArchiveContents | None:
+def _read_back(backup: Backup, request: StreamBackupRequest) -> ArchiveContents | None:
     try:
-        return verify(backup, wanted.level)
+        return verify(backup, request.level)
     except NatsFailure as failure:
         failure.description = (
-            f"stream {wanted.stream} was not saved: the data from the server is damaged: {failure.description}"
+            f"stream {request.stream} was not saved: the data from the server is damaged: {failure.description}"
         )
         raise
 

@@ -55,7 +55,7 @@ _CREATED_MEANWHILE = "; a client or another run created a stream of this name in
 
 
 @dataclass(frozen=True)
-class WantedRestore:
+class StreamRestoreRequest:
     """The options of a restore. `level`: how to verify the archive first; `wait_timeout`: seconds until all replicas
     and consumers exist, or until the remains of a failed restore are deleted. `report` is called with the number of
     bytes sent."""
@@ -85,7 +85,7 @@ class _Prepared:
 
 
 def restore(
-    client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore, check_mode: bool
+    client: Client, api: JetStreamApi, backup: Backup, request: StreamRestoreRequest, check_mode: bool
 ) -> dict[str, Any]:
     """Return the result of restoring a stream; an existing stream identical to the backup is left unchanged.
 
@@ -93,22 +93,22 @@ def restore(
     interrupted, idle, api_error or similar, after the partial stream has been removed; or incomplete if the stream is
     complete but differs from the backup."""
     started = time.monotonic()
-    prepared = wait_until(lambda: _prepare(client, api, backup, wanted), lambda _found: True, ELECTION_SECONDS).value
+    prepared = wait_until(lambda: _prepare(client, api, backup, request), lambda _found: True, ELECTION_SECONDS).value
     if prepared.existing is not None:
         nothing = {"changed": False, "recreated": [], "caveats": [], "diff": {"before": {}, "after": {}}}
         return {**_result(prepared, prepared.existing, started), **nothing}
     if check_mode:
         return _result(prepared, None, started)
-    reply = _send(api, prepared, wanted)
-    info = _settled(api, prepared.plan, wanted)
+    reply = _send(api, prepared, request)
+    info = _settled(api, prepared.plan, request)
     if info.get("cluster") and api.release() >= (2, 15):
         new_stream(lambda: api.renew_assignment(info["config"]))
     recreated = _recreate(api, prepared.plan)
     state = reply.get("state") or info["state"]
-    early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, wanted)
+    early = _placed(api, prepared.plan, recreated, state.get("last_seq") or 0, request)
 
     def compared() -> tuple[list[str], list[str]]:
-        rows, few = _consumers_settled(api, prepared, wanted)
+        rows, few = _consumers_settled(api, prepared, request)
         return differences(prepared.backup.manifest, prepared.plan, state, rows), few
 
     # A consumer whose leader was just elected may not have loaded its position yet.
@@ -123,27 +123,27 @@ def restore(
     return result
 
 
-def new_stream(request: Callable[[], T]) -> T:
-    """Return the result of a request for a stream that was just created and may not exist on all servers yet."""
+def new_stream(read: Callable[[], T]) -> T:
+    """Return the result of a read for a stream that was just created and may not exist on all servers yet."""
     end = time.monotonic() + ELECTION_SECONDS
     while True:
         try:
-            return request()
+            return read()
         except NatsFailure as failure:
             if failure.err_code != STREAM_NOT_FOUND or time.monotonic() >= end:
                 raise
         time.sleep(_INTERVAL)
 
 
-def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRestore) -> _Prepared:
+def _prepare(client: Client, api: JetStreamApi, backup: Backup, request: StreamRestoreRequest) -> _Prepared:
     """Verify the archive and check for conflicts. Raises NatsFailure before anything is created."""
     # An archive that has never been read back is read now; a server would detect damage only halfway through the
     # restore.
-    level = CONTENTS if wanted.level == CHECKSUM and backup.manifest.contents is None else wanted.level
+    level = CONTENTS if request.level == CHECKSUM and backup.manifest.contents is None else request.level
     contents = verify(backup, level)
     require_opened(backup)
     manifest = known_manifest(backup.manifest, contents)
-    config = wanted_config(manifest, wanted.changes)
+    config = wanted_config(manifest, request.changes)
     name = config["name"]
 
     def read() -> tuple[dict[str, Any] | None, set[str]]:
@@ -156,7 +156,7 @@ def _prepare(client: Client, api: JetStreamApi, backup: Backup, wanted: WantedRe
     overlapping = tuple(sorted(others - {name}))
     target = Target(version, client.max_payload, overlapping, not FIRST_SEQ_PURGED.affects(version))
     try:
-        plan = plan_restore(manifest, wanted.changes, target)
+        plan = plan_restore(manifest, request.changes, target)
         if found is not None:
             require_restored(manifest, plan, found, api.consumers(name).rows)
         elif name in others:
@@ -174,22 +174,22 @@ def known_manifest(manifest: Manifest, contents: ArchiveContents | None) -> Mani
     return replace(manifest, format=contents.format, contents=contents.as_dict(), consumers=consumers)
 
 
-def _send(api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore) -> dict[str, Any]:
+def _send(api: JetStreamApi, prepared: _Prepared, request: StreamRestoreRequest) -> dict[str, Any]:
     config, state = prepared.plan.config, prepared.backup.manifest.state
     name = config["name"]
     try:
-        return api.restore_stream(config, state, _counted(_parts(prepared), wanted.report), wanted.pace)
+        return api.restore_stream(config, state, _counted(_parts(prepared), request.report), request.pace)
     except RestoreFailed as failure:
-        left = _CREATED_MEANWHILE if failure.err_code == RESTORED_NAME_EXISTS else _left(api, name, wanted)
+        left = _CREATED_MEANWHILE if failure.err_code == RESTORED_NAME_EXISTS else _left(api, name, request)
         failure.description = f"stream {name} was not restored: {failure.description}{left}"
         raise
     except (ArchiveError, OSError) as error:
-        reason = f"stream {name} was not restored: {prepared.backup.archive}: {error}{_left(api, name, wanted)}"
+        reason = f"stream {name} was not restored: {prepared.backup.archive}: {error}{_left(api, name, request)}"
         raise NatsFailure("damaged", reason, account=api.account) from error
     except NatsFailure as failure:
         if failure.code == "timeout":
             # No message was sent, so a stream that has messages was not created by this restore.
-            left = _CREATED_MEANWHILE if _has_messages(api, name) else _left(api, name, wanted)
+            left = _CREATED_MEANWHILE if _has_messages(api, name) else _left(api, name, request)
             failure.description += f" (or the intended leader of stream {name} is down){left}"
         elif failure.err_code == RESTORED_NAME_EXISTS:
             failure.description = f"stream {name} was not restored: {failure.description}: it {_WITHOUT_DATA}"
@@ -214,13 +214,13 @@ def _counted(parts: Iterable[bytes], report: Callable[[int], None]) -> Iterator[
         report(sent)
 
 
-def _left(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
+def _left(api: JetStreamApi, name: str, request: StreamRestoreRequest) -> str:
     """Return the outcome for the remains of a failed restore. In isolation, they are removed together with their
     server."""
-    return "" if wanted.changes.isolated else f"; {_remove(api, name, wanted)}"
+    return "" if request.changes.isolated else f"; {_remove(api, name, request)}"
 
 
-def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
+def _remove(api: JetStreamApi, name: str, request: StreamRestoreRequest) -> str:
     """Delete the remains of a failed restore and return the outcome. The stream did not exist before the restore."""
     absent_since: float | None = None
 
@@ -240,7 +240,7 @@ def _remove(api: JetStreamApi, name: str, wanted: WantedRestore) -> str:
         return absent_since is not None and time.monotonic() - absent_since >= _GIVEN_UP
 
     try:
-        if wait_until(gone, bool, wanted.wait_timeout, 0.5).value:
+        if wait_until(gone, bool, request.wait_timeout, 0.5).value:
             return "the partial stream has been removed"
     except NatsFailure as failure:
         return (
@@ -294,7 +294,7 @@ def _gathered(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(buffer)
 
 
-def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dict[str, Any]:
+def _settled(api: JetStreamApi, plan: RestorePlan, request: StreamRestoreRequest) -> dict[str, Any]:
     """Wait until every replica whose server responds is in step, and return the stream's info. Raises NatsFailure
     not_seen."""
     name, replicas = plan.config["name"], plan.config.get("num_replicas") or 1
@@ -303,12 +303,12 @@ def _settled(api: JetStreamApi, plan: RestorePlan, wanted: WantedRestore) -> dic
     def settled(info: Mapping[str, Any] | None) -> bool:
         return info is not None and in_step(info, replicas, time.monotonic() - started)
 
-    seen = wait_until(lambda: api.find_stream(name), settled, wanted.wait_timeout, _INTERVAL)
+    seen = wait_until(lambda: api.find_stream(name), settled, request.wait_timeout, _INTERVAL)
     if not seen.done or seen.value is None:
         late = ", ".join(_late(seen.value or {}))
         on = f" on {late}" if late else ""
         reason = (
-            f"stream {name} has all its messages, but its replicas{on} are not in step after {wanted.wait_timeout:g} s"
+            f"stream {name} has all its messages, but its replicas{on} are not in step after {request.wait_timeout:g} s"
         )
         raise NatsFailure("not_seen", reason, account=api.account)
     return seen.value
@@ -360,16 +360,16 @@ def _recreate(api: JetStreamApi, plan: RestorePlan) -> list[str]:
 
 
 def _placed(
-    api: JetStreamApi, plan: RestorePlan, names: Sequence[str], last_seq: int, wanted: WantedRestore
+    api: JetStreamApi, plan: RestorePlan, names: Sequence[str], last_seq: int, request: StreamRestoreRequest
 ) -> list[str]:
     """Wait until the recreated consumers begin at their positions, and return those that do not."""
     retention = plan.config.get("retention", "limits")
     configs = {entry["name"]: recreated_config(entry, retention) for entry in plan.recreate if entry["name"] in names}
-    return place_consumers(api, plan.config["name"], configs, last_seq, retention, wanted.wait_timeout)
+    return place_consumers(api, plan.config["name"], configs, last_seq, retention, request.wait_timeout)
 
 
 def _consumers_settled(
-    api: JetStreamApi, prepared: _Prepared, wanted: WantedRestore
+    api: JetStreamApi, prepared: _Prepared, request: StreamRestoreRequest
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Wait until the consumers of the backup have leaders, which the meta leader assigns after the restore, and none
     reports fewer pending messages than it should. Return all consumers, and those that still report too few."""
@@ -394,7 +394,7 @@ def _consumers_settled(
 
     if not entries:
         return [], []
-    found, few = wait_until(read, settled, wanted.wait_timeout, _INTERVAL).value
+    found, few = wait_until(read, settled, request.wait_timeout, _INTERVAL).value
     return list(found.rows), few
 
 

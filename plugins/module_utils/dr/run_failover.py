@@ -155,10 +155,10 @@ def _planned_lines(pair: Pair, work: Work) -> list[str]:
     return []
 
 
-def fail_over(pair: Pair, work: Work, wanted: FailoverOptions, patience: FailoverTimeouts) -> dict[str, Any]:
+def fail_over(pair: Pair, work: Work, wanted: FailoverOptions, timeouts: FailoverTimeouts) -> dict[str, Any]:
     """Complete the work on one stream, and return its row of the module's result. Raises NatsFailure."""
     try:
-        return FailoverRun(pair, work, wanted, patience).run()
+        return FailoverRun(pair, work, wanted, timeouts).run()
     except FailoverRefusal as refusal:
         raise NatsFailure(refusal.code, f"{work.protected.name}: {refusal}") from refusal
 
@@ -166,11 +166,11 @@ def fail_over(pair: Pair, work: Work, wanted: FailoverOptions, patience: Failove
 class FailoverRun:
     """The steps of one stream's failover."""
 
-    def __init__(self, pair: Pair, work: Work, wanted: FailoverOptions, patience: FailoverTimeouts) -> None:
+    def __init__(self, pair: Pair, work: Work, wanted: FailoverOptions, timeouts: FailoverTimeouts) -> None:
         self._pair = pair
         self._work = work
         self._wanted = wanted
-        self._patience = patience
+        self._timeouts = timeouts
         self._protected = work.protected
         self._site = pair.site.api(self._protected.account)
         self._origin = pair.origin.api(self._protected.account)
@@ -251,8 +251,8 @@ class FailoverRun:
     def _watch(self) -> None:
         name = self._protected.stream
         before = self._origin.stream(name)["state"]["last_seq"]
-        time.sleep(self._patience.watch)
-        require_still(before, self._origin.stream(name)["state"]["last_seq"], self._protected, self._patience.watch)
+        time.sleep(self._timeouts.watch)
+        require_still(before, self._origin.stream(name)["state"]["last_seq"], self._protected, self._timeouts.watch)
 
     def _release_subjects(self, plan: FailoverPlan) -> None:
         """Remove the subjects of a stream without living servers, if it is in the same JetStream as its copy: the meta
@@ -281,7 +281,7 @@ class FailoverRun:
             origin, site = found
             return not origin.problem and not site.problem and origin.oldest is None
 
-        seen = wait_until(self._read, complete, self._patience.wait, _INTERVAL)
+        seen = wait_until(self._read, complete, self._timeouts.wait, _INTERVAL)
         origin, site = seen.value
         if seen.done or self._wanted.allow_loss:
             return origin, site
@@ -297,7 +297,7 @@ class FailoverRun:
         self._work.records.forget_failover(self._protected.stream)
         raise FailoverRefusal(
             "not_caught_up",
-            f"the site does not catch up within {self._patience.wait:g} seconds: {lacking}. Nothing was promoted, and "
+            f"the site does not catch up within {self._timeouts.wait:g} seconds: {lacking}. Nothing was promoted, and "
             f"{undone}. Repair the link between the sites, wait longer, or accept the loss with `allow_loss`",
         )
 
@@ -355,7 +355,7 @@ class FailoverRun:
         seen = wait_until(
             lambda: int(self._site.stream(record.target)["state"]["messages"]),
             lambda count: count >= expected,
-            self._patience.wait,
+            self._timeouts.wait,
             _INTERVAL,
         )
         if seen.value != expected:
@@ -378,7 +378,7 @@ class FailoverRun:
                 self._site.save_consumer(record.target, config, "create")
         # Consumers created by an earlier run may have delivered messages since, so they are kept.
         wrong = place_consumers(
-            self._site, record.target, wanted, int(info["state"]["last_seq"]), "limits", self._patience.wait
+            self._site, record.target, wanted, int(info["state"]["last_seq"]), "limits", self._timeouts.wait
         )
         if wrong:
             raise FailoverRefusal(

@@ -18,8 +18,8 @@ from .cause import (
     REQUEST,
     UNKNOWN,
     VERSION_DEFECT,
+    ClusterContext,
     RootCause,
-    Scene,
     Unexplained,
     joined_names,
     unexplained_groups,
@@ -28,7 +28,7 @@ from .cause import (
 from .server_causes import log_command
 
 
-def ghosts(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def ghosts(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code.endswith("_ghost"))
     if taken:
         assets = sorted({problem.subject for problem in taken})
@@ -53,7 +53,7 @@ def _remove(subject: str) -> tuple[str, ...]:
     )
 
 
-def restored(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def restored(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Streams that healthz has reported as unhealthy since their restore, because of a defect in some versions."""
 
     taken = left.take(lambda problem: problem.code == "stream_restored")
@@ -70,7 +70,7 @@ def restored(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(VERSION_DEFECT, title, taken, servers, commands, assets=tuple(assets))
 
 
-def unhealthy_assets(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def unhealthy_assets(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Faults of streams and consumers whose members all respond and can be reached by their leaders."""
     taken = left.take(lambda problem: problem.code in ("stream_unhealthy", "consumer_unhealthy"))
     if taken:
@@ -99,7 +99,7 @@ def unhealthy_assets(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(ASSET_FAULT, title, taken, commands=commands, assets=tuple(sorted(broken)))
 
 
-def different_replicas(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def different_replicas(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Yield the cause for replicas that have less data than their leader assumes; the leader will not send the missing
     data again."""
     taken = left.take(lambda problem: problem.code == "stream_replica_differs")
@@ -120,7 +120,7 @@ def different_replicas(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(ASSET_FAULT, title, taken, names, commands, assets=assets, lasting=True)
 
 
-def short_groups(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def short_groups(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Yield the cause for groups that have fewer members than replicas and are not being moved: no server will be
     assigned the missing replica."""
     moving = {problem.subject for problem in left if problem.code.endswith("_moving")}
@@ -137,7 +137,7 @@ def short_groups(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(ASSET_FAULT, title, taken, commands=commands, assets=assets, lasting=True)
 
 
-def catching_up(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def catching_up(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     behind = {name for problem in left if problem.code.endswith("_replica_behind") for name in problem.servers}
     codes = ("_replica_behind", "_replica_count", "_moving", "_no_quorum", "_no_leader")
     taken = left.take(
@@ -154,7 +154,7 @@ def catching_up(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(CATCHING_UP, title, taken, tuple(sorted(behind)), commands)
 
 
-def membership(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def membership(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code in MISPLACED or problem.code.startswith(("meta_peer_", "meta_size")))
     if taken:
         subjects = {name for problem in taken for name in problem.servers or (problem.subject,)}
@@ -166,17 +166,17 @@ def membership(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=lasting)
 
 
-def request(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def request(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Problems that concern only the requested stop or restart."""
     quorum = left.take(lambda problem: problem.code == "stop_breaks_quorum")
     if quorum:
         servers, groups = (
-            joined_names(scene.stopping) or "these servers",
+            joined_names(context.stopping) or "these servers",
             unexplained_groups(problem.subject for problem in quorum),
         )
         what = f"stopping {servers} now would take the quorum of {groups}"
-        commands = (scene.in_steps,)
-        yield RootCause(REQUEST, what, quorum, tuple(sorted(scene.stopping)), commands)
+        commands = (context.in_steps,)
+        yield RootCause(REQUEST, what, quorum, tuple(sorted(context.stopping)), commands)
     for codes, text in (
         (("stop_r1",), "have a single replica and are unavailable while {servers} is stopped"),
         (("roll_few_replicas",), "cannot keep a quorum while {servers} restarts"),
@@ -184,7 +184,7 @@ def request(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         single = left.take(lambda problem, codes=codes: problem.code in codes)  # type: ignore[misc]
         if single:
             held = sorted({name for problem in single for name in problem.servers})
-            commands = (scene.moving_first,)
+            commands = (context.moving_first,)
             what = (
                 f"{unexplained_groups(problem.subject for problem in single)} {text.format(servers=joined_names(held))}"
             )
@@ -198,7 +198,7 @@ def request(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(REQUEST, f"{found[0].message}{more}", tuple(found), tuple(named))
 
 
-def unknown(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def unknown(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     by_code: dict[str, list[Problem]] = {}
     for problem in left.take(lambda problem: True):
         by_code.setdefault(problem.code, []).append(problem)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A root cause, the kinds of root causes, and the scene from which they are derived. Pure: no I/O."""
+"""A root cause, the kinds of root causes, and the context from which they are derived. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ META_WORDS = ("meta leader", "meta layer")
 
 
 @dataclass(frozen=True)
-class Scene:
+class ClusterContext:
     """The state of the cluster apart from its problems. The keys of each map are server names, and each map contains
     only known values.
 
@@ -151,25 +151,27 @@ class RootCause:
         }
 
 
-def build_scene(
+def build_context(
     cluster: Cluster | None,
     clusters: Mapping[str, str],
     stopping: Iterable[str] = (),
     maintenance: Mapping[str, str] | None = None,
     inventory: Iterable[str] = (),
-) -> Scene:
-    """Return the `Scene` of a cluster that was queried. `clusters`: the cluster to which each expected server should
+) -> ClusterContext:
+    """Return the `ClusterContext` of a cluster that was queried. `clusters`: the cluster to which each expected server should
     belong. `inventory`: the sources of Ansible's inventory."""
     sources = inventory_sources(inventory)
     if cluster is None:
-        return Scene(clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {}, inventory=sources)
+        return ClusterContext(
+            clusters=clusters, stopping=frozenset(stopping), maintenance=maintenance or {}, inventory=sources
+        )
     peers = cluster.meta.group.peers if cluster.meta else ()
     limits = {}
     for server in cluster.servers:
         if server.summary:
             limits[server.name] = limit_reached(server.summary.__dict__)
     limits = {name: text for name, text in limits.items() if text}
-    return Scene(
+    return ClusterContext(
         answered=cluster.names,
         clusters={**clusters, **{server.name: server.cluster for server in cluster.servers}},
         versions={server.name: server.version for server in cluster.servers},
@@ -185,8 +187,8 @@ def build_scene(
     )
 
 
-def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
-    """Return the `Scene` for a result of nats_cluster_info. `known`: further fields."""
+def scene_of_info(info: Mapping[str, Any], **known: Any) -> ClusterContext:
+    """Return the `ClusterContext` for a result of nats_cluster_info. `known`: further fields."""
     servers = info.get("servers") or ()
     limits = {server["name"]: limit_reached(server.get("js") or {}) for server in servers}
     limits = {name: text for name, text in limits.items() if text}
@@ -196,7 +198,7 @@ def scene_of_info(info: Mapping[str, Any], **known: Any) -> Scene:
         groups.append((f"stream {path}", stream["members"], stream["quorum"]))
         for consumer in stream.get("consumers") or ():
             groups.append((f"consumer {path}/{consumer['name']}", consumer["members"], consumer["quorum"]))
-    return Scene(
+    return ClusterContext(
         answered=frozenset(server["name"] for server in servers),
         clusters={server["name"]: server.get("cluster", "") for server in servers},
         versions={server["name"]: server.get("version", "") for server in servers},

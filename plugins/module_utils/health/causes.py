@@ -6,7 +6,7 @@
 Two dead servers cause hundreds of streams without a quorum and hundreds of missing replicas. `root_causes` puts each
 problem under exactly one cause, the most fundamental first, with its remedy; `cause_lines` writes them on one screen.
 The health gate, the restart plan, the diagnosis, the report and the event sources use these functions, each with its
-own `Scene`."""
+own `ClusterContext`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .asset_causes import (
     unhealthy_assets,
     unknown,
 )
-from .cause import KINDS, RootCause, Scene, Unexplained, with_inventory
+from .cause import KINDS, ClusterContext, RootCause, Unexplained, with_inventory
 from .server_causes import (
     duplicates,
     elections,
@@ -63,13 +63,13 @@ def parse_problem(data: Mapping[str, Any]) -> Problem:
     )
 
 
-def root_causes(problems: Sequence[Problem], scene: Scene) -> list[RootCause]:
+def root_causes(problems: Sequence[Problem], context: ClusterContext) -> list[RootCause]:
     """Return the causes of the problems; each problem belongs to exactly one cause. Causes with errors come first, then
     the most fundamental."""
     left = Unexplained(problems)
-    found = [cause for find in _FINDERS for cause in find(left, scene)]
+    found = [cause for find in _FINDERS for cause in find(left, context)]
     causes = [
-        replace(cause, commands=tuple(with_inventory(command, scene.inventory) for command in cause.commands))
+        replace(cause, commands=tuple(with_inventory(command, context.inventory) for command in cause.commands))
         for cause in found
     ]
     causes.sort(key=lambda cause: (cause.severity != ERROR, KINDS.index(cause.kind)))
@@ -98,13 +98,13 @@ def cause_lines(causes: Sequence[RootCause], most: int = MAX_LINES) -> list[str]
     return lines
 
 
-def refusal(head: str, problems: Iterable[Problem], scene: Scene) -> str:
+def refusal(head: str, problems: Iterable[Problem], context: ClusterContext) -> str:
     """Return why an operation is refused: the root causes of the errors on one screen, or an empty text if there are no
     errors. `head`: the first line."""
     errors = [problem for problem in problems if problem.severity == ERROR]
     if not errors:
         return ""
-    lines = cause_lines(root_causes(errors, scene), MAX_FAIL_LINES - 1)
+    lines = cause_lines(root_causes(errors, context), MAX_FAIL_LINES - 1)
     return "\n".join([head, *lines])
 
 
@@ -112,7 +112,7 @@ def _commands(cause: RootCause) -> tuple[str, ...]:
     return cause.commands[:2]
 
 
-_FINDERS: tuple[Callable[[Unexplained, Scene], Iterable[RootCause]], ...] = (
+_FINDERS: tuple[Callable[[Unexplained, ClusterContext], Iterable[RootCause]], ...] = (
     unreachable,
     renamed,
     duplicates,

@@ -268,8 +268,8 @@ def _causes(evidence: DiagnosisEvidence) -> list[RootCause]:
         host["server_name"]: host["disk_percent"] for host in evidence.hosts if host.get("disk_percent") is not None
     }
     away = mark_texts(evidence.marks, time.time())
-    scene = scene_of_info(info, hosts=states, disks=disks, maintenance=away, inventory=evidence.inventory)
-    return root_causes(problems, scene)
+    context = scene_of_info(info, hosts=states, disks=disks, maintenance=away, inventory=evidence.inventory)
+    return root_causes(problems, context)
 
 
 def _cause_row(

@@ -100,14 +100,14 @@ def _consume(api: JetStreamApi, client: Client, name: str, expected: int, load: 
         return received == expected
 
     # A leader may confirm its consumer before all servers route requests to it.
-    patience = started + _SUBSCRIPTION_SECONDS
+    deadline = started + _SUBSCRIPTION_SECONDS
     while True:
         started = finished = time.monotonic()
         try:
             client.gather(api.next_messages(name, _CONSUMER, expected, load.seconds), on_reply, load.seconds)
             break
         except NatsFailure as failure:
-            if failure.code != "no_responders" or received or time.monotonic() > patience:
+            if failure.code != "no_responders" or received or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
     if received < expected and finished - started < load.seconds / 2:

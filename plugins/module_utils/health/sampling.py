@@ -18,7 +18,7 @@ from ..nats.model import Cluster
 from ..nats.system_api import SystemApi
 from ..problem import ERROR, Problem
 from ..thresholds import MAX_ACTIVE, MAX_LAG
-from .cause import RootCause, Scene, build_scene
+from .cause import ClusterContext, RootCause, build_context
 from .causes import root_causes
 from .rules import (
     Expectations,
@@ -54,14 +54,14 @@ SAMPLE_SPEC: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample of the cluster. `cluster` is None if the cluster could not be reached at all. `scene`: the context for
+    """One sample of the cluster. `cluster` is None if the cluster could not be reached at all. `context`: the data for
     explaining the problems."""
 
     cluster: Cluster | None
     errors: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     tolerated: tuple[Problem, ...]
-    scene: Scene = field(default_factory=Scene)
+    context: ClusterContext = field(default_factory=ClusterContext)
 
     @property
     def state(self) -> frozenset[object]:
@@ -71,7 +71,7 @@ class Sample:
     @property
     def causes(self) -> list[RootCause]:
         """Return the root causes of the errors and warnings."""
-        return root_causes([*self.errors, *self.warnings], self.scene)
+        return root_causes([*self.errors, *self.warnings], self.context)
 
 
 def evaluate(
@@ -123,7 +123,7 @@ def sorted_sample(cluster: Cluster | None, problems: list[Problem], params: Mapp
         tuple(problem for problem in remaining if problem.severity == ERROR),
         tuple(problem for problem in remaining if problem.severity != ERROR),
         tuple(tolerated),
-        build_scene(
+        build_context(
             cluster,
             params["expected_clusters"],
             params["stop_servers"],

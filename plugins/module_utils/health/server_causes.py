@@ -27,8 +27,8 @@ from .cause import (
     STORAGE,
     UNREACHABLE,
     VERSION_DEFECT,
+    ClusterContext,
     RootCause,
-    Scene,
     Unexplained,
     explained_by,
     joined_names,
@@ -49,27 +49,27 @@ _STORAGE_WORDS = ("no space left", "out of space", "insufficient storage", "insu
 _RECOVERING_WORDS = ("still recovering",)
 
 
-def unreachable(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def unreachable(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code in ("unreachable", "cluster_missing"))
     if taken:
         # Only diagnose reads the state of the hosts.
-        first = _START if scene.hosts else "ansible-playbook natsops.jetstream.diagnose"
+        first = _START if context.hosts else "ansible-playbook natsops.jetstream.diagnose"
         commands = (first, "systemctl status nats-server  # on each host")
         yield RootCause(UNREACHABLE, f"the cluster cannot be queried: {taken[0].message}", taken, commands=commands)
 
 
-def servers_down(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def servers_down(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers that do not respond: expected servers, and members of groups that the groups' leaders report as missing.
     If all servers of one cluster of a supercluster are missing, the cause is that site."""
     down = {name for problem in left if problem.code == "server_missing" for name in problem.servers}
-    if scene.answered:
+    if context.answered:
         named = {name for problem in left for name in (*problem.absent, *_missed(problem))}
-        down |= named - scene.answered
-    down -= scene.maintenance.keys()
+        down |= named - context.answered
+    down -= context.maintenance.keys()
     if not down:
         return
     members: dict[str, set[str]] = {}
-    for name, cluster in scene.clusters.items():
+    for name, cluster in context.clusters.items():
         members.setdefault(cluster, set()).add(name)
     sites = {
         cluster: names for cluster, names in members.items() if len(members) > 1 and len(names) > 1 and names <= down
@@ -78,13 +78,13 @@ def servers_down(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         taken = left.take(explained_by(names, left))
         if taken:
             what = f"no server of {cluster} answers ({joined_names(names)}): the site is down or unreachable"
-            yield _down(SITE_DOWN, what, names, taken, scene)
-    single = down.difference(*sites.values(), scene.nameless)
+            yield _down(SITE_DOWN, what, names, taken, context)
+    single = down.difference(*sites.values(), context.nameless)
     taken = left.take(explained_by(single, left))
     if taken:
         what = f"{joined_names(single)} {'does' if len(single) == 1 else 'do'} not answer"
-        yield _down(SERVERS_DOWN, what, single, taken, scene)
-    unknown = down & scene.nameless
+        yield _down(SERVERS_DOWN, what, single, taken, context)
+    unknown = down & context.nameless
     taken = left.take(explained_by(unknown, left))
     if taken:
         what = f"{counted(len(unknown), 'member')} without a known name (id {joined_names(unknown)}) are not answering"
@@ -96,13 +96,13 @@ def servers_down(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(SERVERS_DOWN, with_symptoms(what, taken), taken, (), commands)
 
 
-def renamed(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def renamed(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers that are not members of the meta group recorded in their own stores: they were started under different
     names."""
     outsiders = {name for problem in left if problem.code == "meta_outsider" for name in problem.servers}
     if not outsiders:
         return
-    fits = explained_by(scene.nameless | outsiders, left)
+    fits = explained_by(context.nameless | outsiders, left)
     taken = left.take(lambda problem: problem.code == "meta_outsider" or fits(problem))
     verb = "is not a member" if len(outsiders) == 1 else "are not members"
     what = f"{joined_names(outsiders)} {verb} of the meta group in their own store: its members have other names"
@@ -114,7 +114,7 @@ def renamed(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(META, with_symptoms(what, taken), taken, tuple(sorted(outsiders)), commands, lasting=True)
 
 
-def duplicates(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def duplicates(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers that share a name, and so the identity of one Raft peer: each acknowledges entries on behalf of the
     other."""
     taken = left.take(lambda problem: problem.code == "server_duplicate")
@@ -129,7 +129,7 @@ def duplicates(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(MEMBERSHIP, title, taken, names, commands, lasting=True)
 
 
-def joined(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def joined(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers of a different cluster that a route connected: they have a separate meta group, or have joined this one,
     whose leader then deletes all streams unknown to it."""
     foreign_servers = {name for problem in left if problem.code == "meta_group_foreign" for name in problem.servers}
@@ -161,7 +161,7 @@ def joined(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(META, with_symptoms(what, taken), taken, tuple(sorted(names)), commands, lasting=True)
 
 
-def isolated(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def isolated(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers that respond only at their own address, with the reason if it is known."""
     found = [problem for problem in left if problem.code == "server_isolated"]
     if not found:
@@ -178,7 +178,7 @@ def isolated(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(ROUTES_CUT, with_symptoms(title, taken), taken, tuple(sorted(names)), commands, lasting=True)
 
 
-def too_old(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def too_old(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Streams and consumers that require a newer version than one of their members runs."""
     taken = left.take(lambda problem: problem.code in ("stream_api_level", "consumer_api_level"))
     if not taken:
@@ -197,15 +197,15 @@ def too_old(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
     yield RootCause(VERSION_DEFECT, title, taken, names, commands, assets=assets)
 
 
-def maintenance(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def maintenance(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers in maintenance, which is not a fault, and the effects of their absence."""
-    taken = left.take(explained_by(scene.maintenance.keys(), left))
+    taken = left.take(explained_by(context.maintenance.keys(), left))
     if not taken:
         return
     names = sorted(
-        scene.maintenance.keys() & {name for problem in taken for name in (*problem.servers, *problem.absent)}
+        context.maintenance.keys() & {name for problem in taken for name in (*problem.servers, *problem.absent)}
     )
-    what = scene.maintenance[names[0]] if len(names) == 1 else f"{joined_names(names)} are in maintenance"
+    what = context.maintenance[names[0]] if len(names) == 1 else f"{joined_names(names)} are in maintenance"
     commands = (
         f"ansible-playbook natsops.jetstream.maintenance_leave --limit {shlex.quote(','.join(names))}  # when the work is done",
         "ansible-playbook natsops.jetstream.maintenance_status",
@@ -219,22 +219,24 @@ _FINISH_THE_UPGRADE = (
 )
 
 
-def _down(kind: str, what: str, names: Collection[str], taken: tuple[Problem, ...], scene: Scene) -> RootCause:
-    states = sorted({scene.hosts[name] for name in names if name in scene.hosts})
+def _down(
+    kind: str, what: str, names: Collection[str], taken: tuple[Problem, ...], context: ClusterContext
+) -> RootCause:
+    states = sorted({context.hosts[name] for name in names if name in context.hosts})
     commands = (
         f"systemctl status nats-server; journalctl -u nats-server -n 50  # on {joined_names(names)}",
-        *([_FINISH_THE_UPGRADE] if scene.delete_ranges else []),
+        *([_FINISH_THE_UPGRADE] if context.delete_ranges else []),
         _START,
-        *_for_good(names, taken, scene),
+        *_for_good(names, taken, context),
     )
     state = states[0] if len(states) == 1 else ""
     if len(names) > 1:
         state = state.replace("its host is", "their hosts are").replace("its host", "their hosts")
     title = f"{what}{f' ({state})' if state else ''}"
-    return RootCause(kind, with_symptoms(title, taken), taken, tuple(sorted(names)), commands, _silence(names, scene))
+    return RootCause(kind, with_symptoms(title, taken), taken, tuple(sorted(names)), commands, _silence(names, context))
 
 
-def _for_good(names: Collection[str], taken: Iterable[Problem], scene: Scene) -> Iterator[str]:
+def _for_good(names: Collection[str], taken: Iterable[Problem], context: ClusterContext) -> Iterator[str]:
     """Yield the commands for servers that will never return: a rescue without a majority of the meta group, otherwise
     a replacement, or removal if enough servers remain."""
     if any(problem.code in _META_LOST for problem in taken):
@@ -248,22 +250,22 @@ def _for_good(names: Collection[str], taken: Iterable[Problem], scene: Scene) ->
     more = "" if len(names) == 1 else ", then the next"
     yield f"{one}  # only for a machine that never returns{more}"
     leaving = json.dumps({"nats_server_cluster_leaving": sorted(names)})
-    clusters = {scene.clusters[name] for name in names if name in scene.clusters}
-    remaining = [name for name in scene.answered if not clusters or scene.clusters.get(name) in clusters]
+    clusters = {context.clusters[name] for name in names if name in context.clusters}
+    remaining = [name for name in context.answered if not clusters or context.clusters.get(name) in clusters]
     if len(remaining) >= _LEAST_MEMBERS:
         yield f"ansible-playbook natsops.jetstream.scale_in -e {shlex.quote(leaving)}  # without a replacement"
 
 
-def _silence(names: Iterable[str], scene: Scene) -> float | None:
+def _silence(names: Iterable[str], context: ClusterContext) -> float | None:
     """Return the seconds since the meta leader last received anything from these servers. None if that is unknown or
     never happened, or if the leader has just been elected, because a leader counts these seconds from its election."""
-    known = [scene.silence[name] for name in names if name in scene.silence]
+    known = [context.silence[name] for name in names if name in context.silence]
     return max((seconds for seconds in known if 1 <= seconds < NEVER_HEARD), default=None)
 
 
-def storage(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def storage(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     refused = {problem.subject for problem in left if problem.code == "disk_full"}
-    full = refused | {name for name, percent in scene.disks.items() if percent >= DISK_FULL}
+    full = refused | {name for name, percent in context.disks.items() if percent >= DISK_FULL}
     off = {problem.subject for problem in left if problem.code == "jetstream_disabled"}
     failing = {name for problem in left if says(problem, _STORAGE_WORDS) for name in problem.servers}
     unwritten = {problem.subject for problem in left if says(problem, _STORAGE_WORDS)}
@@ -281,7 +283,7 @@ def storage(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         )
         if taken:
             percents = [
-                f"{name} {scene.disks[name]} %" if name in scene.disks else name for name in sorted(names & full)
+                f"{name} {context.disks[name]} %" if name in context.disks else name for name in sorted(names & full)
             ]
             if percents:
                 what = f"the disk is full ({joined_names(percents)})"
@@ -302,28 +304,30 @@ def storage(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
                 "systemctl restart nats-server  # once there is space again: JetStream stays off until the restart",
             )
             yield RootCause(STORAGE, with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
-    yield from _limit_reached(left, scene)
+    yield from _limit_reached(left, context)
 
 
-def _limit_reached(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def _limit_reached(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Streams that cannot write because their servers have reached a JetStream limit, which stops their Raft groups."""
     taken = left.take(
-        lambda problem: problem.subject in scene.confined and problem.code.startswith(("stream_", "consumer_"))
+        lambda problem: problem.subject in context.confined and problem.code.startswith(("stream_", "consumer_"))
     )
     if not taken:
         return
-    verb = "has" if len(scene.limits) == 1 else "have"
-    what = f"{joined_names(scene.limits)} {verb} reached a limit of JetStream ({joined_names(scene.limits.values())})"
+    verb = "has" if len(context.limits) == 1 else "have"
+    what = (
+        f"{joined_names(context.limits)} {verb} reached a limit of JetStream ({joined_names(context.limits.values())})"
+    )
     commands = (
         "ansible-playbook natsops.jetstream.report -e report=jetstream,streams  # usage by stream: delete data, or "
         "lower limits",
         "ansible-playbook natsops.jetstream.deploy -e nats_server_jetstream_max_file_store=SIZE  # raise the limit, "
         "if the disk is large enough",
     )
-    yield RootCause(STORAGE, with_symptoms(what, taken), taken, tuple(sorted(scene.limits)), commands)
+    yield RootCause(STORAGE, with_symptoms(what, taken), taken, tuple(sorted(context.limits)), commands)
 
 
-def recovering(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def recovering(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Yield the cause for servers that are reading their streams after a start: leaders receive nothing from them yet,
     even if their routes and version are correct."""
     names = {problem.subject for problem in left if says(problem, _RECOVERING_WORDS)}
@@ -335,18 +339,18 @@ def recovering(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(CATCHING_UP, with_symptoms(what, taken), taken, tuple(sorted(names)), commands)
 
 
-def raft_silent(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def raft_silent(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Servers that respond although their leaders receive nothing from them: the cause is a defect of their version if
     it has one, otherwise broken routes."""
     named = {name for problem in left for name in problem.absent}
-    defective = {name for name in scene.raft_silent & named if RAFT_SILENT.affects(scene.versions.get(name, ""))}
-    for kind, names in ((VERSION_DEFECT, defective), (ROUTES_CUT, set(scene.raft_silent & named) - defective)):
+    defective = {name for name in context.raft_silent & named if RAFT_SILENT.affects(context.versions.get(name, ""))}
+    for kind, names in ((VERSION_DEFECT, defective), (ROUTES_CUT, set(context.raft_silent & named) - defective)):
         taken = left.take(explained_by(names, left)) if names else ()
         if not taken:
             continue
         many, commands = len(names) > 1, _ROUTE_COMMANDS
         if kind == VERSION_DEFECT:
-            versions, fix = joined_names({scene.versions[name] for name in names}), RAFT_SILENT.fixed[0]
+            versions, fix = joined_names({context.versions[name] for name in names}), RAFT_SILENT.fixed[0]
             what = (
                 f"{joined_names(names)} {'are' if many else 'is'} raft-silent, a defect of nats-server {versions} (fixed in "
                 f"{fix})"
@@ -359,7 +363,7 @@ def raft_silent(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
             verb, whom = ("answer", "them") if many else ("answers", "it")
             what = f"{joined_names(names)} {verb} requests, but leaders receive nothing from {whom}"
         title = with_symptoms(what, taken)
-        yield RootCause(kind, title, taken, tuple(sorted(names)), commands, _silence(names, scene))
+        yield RootCause(kind, title, taken, tuple(sorted(names)), commands, _silence(names, context))
 
 
 _ROUTE_COMMANDS: tuple[str, ...] = (
@@ -368,7 +372,7 @@ _ROUTE_COMMANDS: tuple[str, ...] = (
 )
 
 
-def elections(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def elections(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     """Groups that changed their leader between two samples, both with a leader."""
     taken = left.take(lambda problem: problem.code.endswith("_leader_changed"))
     if taken:
@@ -384,7 +388,7 @@ def elections(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(ROUTES_CUT, title, taken, commands=commands)
 
 
-def routes_cut(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def routes_cut(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     gateways = left.take(lambda problem: problem.code == "gateway_missing")
     if gateways:
         names = sorted({problem.subject for problem in gateways})
@@ -402,7 +406,7 @@ def routes_cut(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(ROUTES_CUT, with_symptoms(what, disputed), disputed, tuple(names), _ROUTE_COMMANDS)
 
 
-def meta_group(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def meta_group(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     leaderless = any(problem.code in _META_LOST for problem in left)
     taken = left.take(
         lambda problem: (
@@ -420,7 +424,7 @@ def meta_group(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
         yield RootCause(META, pending[0].message, pending, commands=look)
 
 
-def server_faults(left: Unexplained, scene: Scene) -> Iterable[RootCause]:
+def server_faults(left: Unexplained, context: ClusterContext) -> Iterable[RootCause]:
     taken = left.take(lambda problem: problem.code in ("server_unhealthy", "server_silent"))
     if not taken:
         return

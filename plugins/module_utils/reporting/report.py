@@ -16,7 +16,7 @@ from typing import Any
 
 from ..backup.catalogue import parse_catalogue
 from ..backup.protection import protections
-from ..health.cause import Scene, inventory_sources, scene_of_info
+from ..health.cause import ClusterContext, inventory_sources, scene_of_info
 from ..health.causes import parse_problem, root_causes
 from ..health.rules import split_tolerated
 from ..maintenance import Mark, known_problems, mark_texts
@@ -486,12 +486,12 @@ def report_data(
     away = mark_texts(marks, now)
     sources = inventory_sources(inventory)
     if "view" in info:
-        scene = Scene(answered=_online(info), inventory=sources)
+        context = ClusterContext(answered=_online(info), inventory=sources)
     else:
-        scene = scene_of_info(info, maintenance=away, inventory=sources)
+        context = scene_of_info(info, maintenance=away, inventory=sources)
     problems, _excused = split_tolerated([parse_problem(one) for one in info.get("problems") or ()], marks)
     problems += known_problems(marks.values(), now, answering)
-    causes = root_causes(problems, scene)
+    causes = root_causes(problems, context)
     return {
         "schema": SCHEMA,
         "cluster": cluster,

@@ -26,7 +26,7 @@ from ..backup.restore_rules import position
 from ..backup.run_backup import BackupOutcome, Stream, chosen_streams, folder, not_saved
 from ..backup.selection import matches
 from ..backup.store import BackupStore, staged_directory, written
-from ..backup.stream_backup import WantedBackup, back_up
+from ..backup.stream_backup import StreamBackupRequest, back_up
 from ..backup.throwaway_server import (
     ACCOUNT,
     SLACK,
@@ -53,7 +53,7 @@ _REPORTED = ("messages", "first_seq", "last_seq")
 
 
 @dataclass(frozen=True)
-class WantedCopies:
+class StoreBackupRequest:
     """The streams to back up, with destination and options. `copies`: server → directory of the copy of its store.
     `damaged`: patterns of streams that are backed up although they load only partly. `undeleted`: patterns of streams
     that are backed up although they load deleted messages. `held`: the required content of the copies, as returned by
@@ -100,33 +100,33 @@ class _Place:
     directory: Path
 
 
-def save_copied_streams(wanted: WantedCopies, progress: Progress, check_mode: bool) -> BackupOutcome:
+def save_copied_streams(request: StoreBackupRequest, progress: Progress, check_mode: bool) -> BackupOutcome:
     """Back up every requested stream. A failed stream does not stop the others. In check mode, the streams are also
     loaded, but nothing permanent is written.
 
     Raises NatsFailure (invalid_option, unsupported, disk_full, locked) before anything is saved."""
-    binary, version = find_binary(wanted.binary)
-    replicas = _replicas(wanted)
-    _require_readable(wanted, version)
+    binary, version = find_binary(request.binary)
+    replicas = _replicas(request)
+    _require_readable(request, version)
     # By default, the server's directory is next to the backups, because their disk has enough room. The server's
     # directory is not inside the directory of the backups, which must contain only backups.
-    beside = wanted.store.local.parent if wanted.store.local else tempfile.gettempdir()
-    place = _Place(binary, Path(os.path.abspath(wanted.work_directory or beside)))
-    _require_room(wanted, place, replicas)
+    beside = request.store.local.parent if request.store.local else tempfile.gettempdir()
+    place = _Place(binary, Path(os.path.abspath(request.work_directory or beside)))
+    _require_room(request, place, replicas)
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         if not check_mode:
-            stack.enter_context(wanted.store.locked())
+            stack.enter_context(request.store.locked())
         stack.enter_context(ended_by_signals())
         for replica in replicas:
             report = partial(_report, progress, len(rows), len(replicas), replica.label)
             report(0)
-            rows.append(_row(wanted, place, replica, report, check_mode))
+            rows.append(_row(request, place, replica, report, check_mode))
     changed = [row for row in rows if row["changed"]]
     result = {
         "changed": bool(changed),
         "streams": rows,
-        **_page(wanted, rows, check_mode).as_dict(),
+        **_page(request, rows, check_mode).as_dict(),
         "diff": {side: {row["name"]: row["diff"][side] for row in changed} for side in ("before", "after")},
     }
     return BackupOutcome(result, not_saved(rows))
@@ -140,26 +140,26 @@ def _report(progress: Progress, done: int, count: int, name: str, size: int) -> 
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _replicas(wanted: WantedCopies) -> list[_Replica]:
+def _replicas(request: StoreBackupRequest) -> list[_Replica]:
     """Return the best replica of each requested stream. Raises NatsFailure invalid_option, unsupported, incomplete."""
     held: dict[Stream, dict[str, StoredStream]] = {}
-    for server, copy in wanted.copies.items():
+    for server, copy in request.copies.items():
         for stored in _stored(server, copy):
             held.setdefault((stored.account, stored.name), {})[server] = stored
-    _require_held(wanted, held)
+    _require_held(request, held)
     found = sorted(held, key=lambda key: stream_key(*key))
-    chosen = chosen_streams(found, wanted.streams, wanted.exclude)
+    chosen = chosen_streams(found, request.streams, request.exclude)
     hidden = [
         f"{stream_key(*key)} on {server}" for key in chosen for server, stored in held[key].items() if stored.encrypted
     ]
     if hidden:
         raise NatsFailure("unsupported", f"encrypted streams cannot be loaded without their key: {some_names(hidden)}")
-    return [_replica(wanted, held[key]) for key in chosen]
+    return [_replica(request, held[key]) for key in chosen]
 
 
-def _require_readable(wanted: WantedCopies, version: str) -> None:
+def _require_readable(request: StoreBackupRequest, version: str) -> None:
     """Raise NatsFailure unsupported if a server of this version would load the copies incorrectly."""
-    for server, copy in wanted.copies.items():
+    for server, copy in request.copies.items():
         damage = unreadable_files(index_format(copy), version)
         if damage:
             raise NatsFailure(
@@ -167,10 +167,10 @@ def _require_readable(wanted: WantedCopies, version: str) -> None:
             )
 
 
-def _require_held(wanted: WantedCopies, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:
+def _require_held(request: StoreBackupRequest, held: Mapping[Stream, Mapping[str, StoredStream]]) -> None:
     """Raise NatsFailure incomplete unless some copy contains each stream up to the last sequence that any store had."""
     missing = {}
-    for item in wanted.held:
+    for item in request.held:
         key, last_seq = (item["account"], item["name"]), item["last_seq"] or 0
         if key not in held:
             missing[stream_key(*key)] = "is in none"
@@ -193,11 +193,11 @@ def _stored(server: str, copy: str) -> list[StoredStream]:
         raise NatsFailure("invalid_option", f"copies: {root} of {server} cannot be read: {error.strerror}") from error
 
 
-def _replica(wanted: WantedCopies, held: Mapping[str, StoredStream]) -> _Replica:
+def _replica(request: StoreBackupRequest, held: Mapping[str, StoredStream]) -> _Replica:
     server = best_replica(held)
     best = held[server]
     folders = {
-        name: Path(wanted.copies[name]) / "jetstream" / best.account / "streams" / best.name for name in sorted(held)
+        name: Path(request.copies[name]) / "jetstream" / best.account / "streams" / best.name for name in sorted(held)
     }
     others = {name: held[name] for name in folders if name != server}
     return _Replica(server, best, others, folders, folder_bytes(folders[server]))
@@ -239,11 +239,11 @@ def _consumer(directory: Path) -> dict[str, Any]:
     }
 
 
-def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Replica]) -> None:
+def _require_room(request: StoreBackupRequest, place: _Place, replicas: Sequence[_Replica]) -> None:
     """Raise NatsFailure disk_full unless there is room for all archives and, for one at a time, for each stream."""
     loaded = max((replica.size for replica in replicas), default=0) + SLACK
     saved = sum(replica.size for replica in replicas)
-    local = wanted.store.local
+    local = request.store.local
     if local is None or nearest(local).stat().st_dev != nearest(place.directory).stat().st_dev:
         require_room(place.directory, loaded, "load the largest stream")
         loaded = 0
@@ -255,7 +255,7 @@ def _require_room(wanted: WantedCopies, place: _Place, replicas: Sequence[_Repli
 
 
 def _row(
-    wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
+    request: StoreBackupRequest, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
 ) -> dict[str, Any]:
     """Return the result for one stream."""
     stored = replica.stored
@@ -271,7 +271,7 @@ def _row(
         "code": "",
     }
     try:
-        return {**row, **_save(wanted, place, replica, report, check_mode)}
+        return {**row, **_save(request, place, replica, report, check_mode)}
     except NatsFailure as failure:
         reported = {key: getattr(stored, key) for key in _REPORTED}
         nothing: dict[str, Any] = {
@@ -286,7 +286,7 @@ def _row(
 
 
 def _save(
-    wanted: WantedCopies, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
+    request: StoreBackupRequest, place: _Place, replica: _Replica, report: Callable[[int], None], check_mode: bool
 ) -> dict[str, Any]:
     """Return the row of a stream that was backed up, or would be. Raises NatsFailure."""
     stored = replica.stored
@@ -296,21 +296,21 @@ def _save(
         if info is None:
             raise NatsFailure("damaged", f"{replica.folder} is not loaded:{_complaints(work)}")
         missing = _missing(stored, info["state"])
-        if missing and not matches(stored.account, stored.name, wanted.damaged):
+        if missing and not matches(stored.account, stored.name, request.damaged):
             reason = f"{replica.folder} was loaded only partly: {missing}.{_complaints(work)}"
             raise NatsFailure("damaged", f"{reason}\nList it in `damaged` to save the loaded part")
         crashed = stored.messages is None
-        count, witness = _undeleted(wanted, replica, api, info["state"]) if crashed else (0, "")
+        count, witness = _undeleted(request, replica, api, info["state"]) if crashed else (0, "")
         back = f"it has {count} deleted messages again, according to the store of {witness}" if count else ""
-        if back and not matches(stored.account, stored.name, wanted.undeleted):
+        if back and not matches(stored.account, stored.name, request.undeleted):
             reason = f"{replica.folder} belongs to a server that did not stop cleanly: {back}"
             raise NatsFailure("undeleted", f"{reason}.\nUse the copy of another server, or list it in `undeleted`")
         consumers = [
             {"name": row["name"], "ack_floor": position(row), "server": row.get("server", replica.server)}
             for row in api.consumers(stored.name).rows
         ]
-        target = wanted.store.below(folder(stored.account))
-        one = WantedBackup(stored.name, target, wanted.level, wanted.pace, report=report, crashed=crashed)
+        target = request.store.below(folder(stored.account))
+        one = StreamBackupRequest(stored.name, target, request.level, request.pace, report=report, crashed=crashed)
         result = back_up(client, api, one, check_mode)
     contents = (result["backup"] or {}).get("contents") or {}
     return {
@@ -333,13 +333,15 @@ def _missing(stored: StoredStream, state: Mapping[str, Any]) -> str:
     )
 
 
-def _undeleted(wanted: WantedCopies, replica: _Replica, api: JetStreamApi, state: Mapping[str, Any]) -> tuple[int, str]:
+def _undeleted(
+    request: StoreBackupRequest, replica: _Replica, api: JetStreamApi, state: Mapping[str, Any]
+) -> tuple[int, str]:
     """Return the number of loaded messages that another store shows as deleted, and the server of that store."""
     stored = replica.stored
     stores = [(replica.server, stored), *replica.others.items()]
     stores += [
         ("a server listed in `held`", StoredStream(**item))
-        for item in wanted.held
+        for item in request.held
         if (item["account"], item["name"]) == (stored.account, stored.name)
     ]
     deleted = api.deleted_sequences(stored.name) if state.get("num_deleted") else []
@@ -415,7 +417,7 @@ class _LoadedApi(JetStreamApi):
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _page(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:
+def _page(request: StoreBackupRequest, rows: Sequence[Mapping[str, Any]], planned: bool) -> Page:
     shown = [
         (
             row["name"],
@@ -428,7 +430,7 @@ def _page(wanted: WantedCopies, rows: Sequence[Mapping[str, Any]], planned: bool
         )
         for row in rows
     ]
-    title = f"{'To be saved' if planned else 'Saved'} from {len(wanted.copies)} copies to {wanted.store.place()}"
+    title = f"{'To be saved' if planned else 'Saved'} from {len(request.copies)} copies to {request.store.place()}"
     columns = ("Stream", "From", "Others to", "Messages", "Last", "Consumers", "Result")
     total = (f"{len(rows):,} streams", "", "", sum(row["messages"] or 0 for row in rows), "", "", "")
     worst = {place for place, row in enumerate(rows) if row["problem"] or row["caveats"]}

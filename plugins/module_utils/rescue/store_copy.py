@@ -34,7 +34,7 @@ class StoreError(Exception):
 
 
 @dataclass(frozen=True)
-class WantedCopy:
+class StoreCopyRequest:
     """The store to copy, and the destination. `reserve`: bytes that must stay free at the destination. `running`: a
     function that returns whether the server is running."""
 
@@ -44,22 +44,22 @@ class WantedCopy:
     running: Callable[[], bool] = lambda: False
 
 
-def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
+def copy_store(request: StoreCopyRequest, check_mode: bool = False) -> bool:
     """Copy the streams of a stopped server, and return whether a copy had to be made. Raises StoreError.
 
     The copy is published only after it is complete and synced, so an existing copy is complete and never made again.
     """
-    source, copy = Path(wanted.store_dir) / "jetstream", Path(wanted.target)
+    source, copy = Path(request.store_dir) / "jetstream", Path(request.target)
     if copy.exists():
         if not (copy / "jetstream").is_dir():
             raise StoreError(f"{copy} exists and is not a copy of a store: choose a different directory")
         return False
     unfinished = copy.with_name(copy.name + _UNFINISHED)
     try:
-        _require_stopped(wanted)
+        _require_stopped(request)
         if copy.resolve().is_relative_to(source.resolve()):
             raise StoreError(f"{copy} is inside the store {source}: choose a different directory")
-        _require_room(source, copy.parent, wanted.reserve)
+        _require_room(source, copy.parent, request.reserve)
         if check_mode:
             return True
         if unfinished.exists():
@@ -68,7 +68,7 @@ def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
         shutil.copytree(source, unfinished / "jetstream", ignore=shutil.ignore_patterns(_GROUPS), copy_function=_copied)
         for folder, _folders, _files in os.walk(unfinished):
             to_disk(folder)
-        _require_stopped(wanted)
+        _require_stopped(request)
         unfinished.rename(copy)
         to_disk(copy.parent)
     except (OSError, shutil.Error) as error:
@@ -76,10 +76,10 @@ def copy_store(wanted: WantedCopy, check_mode: bool = False) -> bool:
     return True
 
 
-def _require_stopped(wanted: WantedCopy) -> None:
-    if wanted.running():
+def _require_stopped(request: StoreCopyRequest) -> None:
+    if request.running():
         raise StoreError(
-            f"nats-server runs on {wanted.store_dir}: stop it and keep it stopped before its store is copied"
+            f"nats-server runs on {request.store_dir}: stop it and keep it stopped before its store is copied"
         )
 
 

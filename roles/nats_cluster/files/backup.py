@@ -20,7 +20,7 @@ from typing import Any
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import (
     BackupOutcome,
-    WantedRun,
+    BackupRequest,
     save_streams,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.target import requested_store
@@ -42,7 +42,7 @@ def save(settings: dict[str, Any]) -> BackupOutcome:
     own = ConnectionOptions(**{**given, "servers": tuple(given["servers"])})
     users = account_users(own, settings["account_users"])
     pace = {"idle_timeout": IDLE_TIMEOUT, "rate_limit": settings["rate_limit"], "consumers": True}
-    wanted = WantedRun(
+    request = BackupRequest(
         requested_store(settings),
         tuple(users),
         settings["streams"],
@@ -52,7 +52,7 @@ def save(settings: dict[str, Any]) -> BackupOutcome:
         Retention(**settings["keep"]),
     )
     with Connections(own, users) as connections:
-        return save_streams(connections, wanted, Progress(None, None), check_mode=False)
+        return save_streams(connections, request, Progress(None, None), check_mode=False)
 
 
 def main(path: str) -> int:

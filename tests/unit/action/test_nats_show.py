@@ -20,7 +20,7 @@ from ansible_collections.natsops.jetstream.plugins.filter.nats_diagnosis import 
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import WantedRun, backup_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import BackupRequest, backup_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_restore import restore_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import CONTENTS
@@ -92,7 +92,7 @@ def row(name: str, **changes: Any) -> dict[str, Any]:
 
 def test_backup(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path / "backup")
-    wanted = WantedRun(store, ["APP"], ["*"], [], CONTENTS, TransferPace(1.0, 1.0), Retention())
+    wanted = BackupRequest(store, ["APP"], ["*"], [], CONTENTS, TransferPace(1.0, 1.0), Retention())
     rows = [row(name) for name in STREAMS[:-1]] + [row("S0998b", problem="no space\nleft", changed=False)]
     found = backup_page(
         wanted, [*rows, row(STREAMS[-1])], ["old"] * 1000, [f"LATER{name}" for name in STREAMS], [], None

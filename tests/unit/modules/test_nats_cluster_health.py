@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import ClusterContext
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.problem_file import write_problem_file
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import Sample
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
@@ -92,7 +92,7 @@ def many(count: int) -> Sample:
         Problem("server_missing", ERROR, name, f"expected server {name} did not answer", (name,))
         for name in ("n4", "n5")
     )
-    return Sample(None, (*dead, *lost), (), (), Scene(frozenset(["n1", "n2", "n3"])))
+    return Sample(None, (*dead, *lost), (), (), ClusterContext(frozenset(["n1", "n2", "n3"])))
 
 
 def test_ten_thousand_problems_fit_a_screen() -> None:

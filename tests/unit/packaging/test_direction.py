@@ -133,6 +133,48 @@ def test_named_functions_of_behaviours_exist() -> None:
         assert f"\ndef {function}(" in source, (rule, function)
 
 
+def paths() -> list[list[str]]:
+    """Return the names of the files of each path in the architecture."""
+    text = (CHECKOUT / "docs" / "internals" / "architecture.md").read_text()
+    rows = [row for row in text.splitlines() if row.startswith("|") and " → " in row]
+    return [re.findall(r"`([^`]+)`", row.split("|")[2]) for row in rows]
+
+
+def named_files(name: str) -> list[Path]:
+    """Return the files that a name in a path stands for: a playbook, a task file of a role, a plugin with its action, or a
+    rule."""
+    role, _slash, task = name.partition("/")
+    candidates = [
+        CHECKOUT / "playbooks" / f"{name}.yml",
+        CHECKOUT / "roles" / role / "tasks" / f"{task}.yml",
+        *(CHECKOUT / "plugins" / kind / f"{name}.py" for kind in ("action", "modules", "filter", "module_utils")),
+    ]
+    return [path for path in candidates if path.is_file()]
+
+
+def calls(caller: Path, name: str) -> bool:
+    """Return whether a file names the next file of a path."""
+    if caller.suffix == ".py":
+        return bool(imports(caller).intersection(named_files(name)))
+    role, _slash, task = name.partition("/")
+    text = caller.read_text()
+    if not task:
+        return f"natsops.jetstream.{name}" in text
+    entry = f"name: natsops.jetstream.{role}\n" in text and f"tasks_from: {task}\n" in text
+    return entry or (task == "main" and f"role: natsops.jetstream.{role}" in text) or f"{task}.yml" in text
+
+
+def test_each_path_exists_and_is_short() -> None:
+    assert len(paths()) == 8
+    for path in paths():
+        # The action plugin of a module counts as well.
+        size = sum(len(named_files(name)) for name in path)
+        assert all(named_files(name) for name in path), path
+        assert size <= (9 if "nats_cluster/health/gate" in path else 7), (size, path)
+        for caller, name in zip(path, path[1:]):
+            assert any(calls(file, name) for file in named_files(caller)), (caller, name)
+
+
 @functools.cache
 def imports(path: Path) -> set[Path]:
     """Return the plugin files of the collection that this file imports."""

@@ -223,7 +223,7 @@ async def main(queue: Any, args: dict[str, Any]) -> None:
                 files = [options.credentials] if options.credentials else []
                 jwts = jwt_problems(api, servers, params["jwt_days"], files)
                 found += split_tolerated(jwts, params["tolerate"])[0]
-            return found, root_causes(found, seen.scene)
+            return found, root_causes(found, seen.context)
 
         try:
             while True:

@@ -143,7 +143,7 @@ def make_findings(
         # The collector may have been down for days; its last findings stay open.
         last = max((other for other in published if other < day), default=None)
         earlier = lake.pointer(LAYER, last).get("run") if last else None
-        basis = _hash(
+        fingerprint = _hash(
             gold.get("run"),
             earlier,
             registry,
@@ -155,7 +155,7 @@ def make_findings(
         known = lake.pointer(LAYER, day)
         if not inputs:
             outcome.empty += 1
-        elif up_to_date(known, FINDINGS_FORMAT, basis, inputs) and not force:
+        elif up_to_date(known, FINDINGS_FORMAT, fingerprint, inputs) and not force:
             outcome.fresh += 1
         else:
             say(f"{day}  findings")
@@ -167,7 +167,9 @@ def make_findings(
             if kept:
                 judged_day.judge_hours(say, force)
             judged_day.write(run, kept, retired)
-            lake.repoint(LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "basis": basis})
+            lake.repoint(
+                LAYER, day, {"format": FINDINGS_FORMAT, "run": run, "inputs": inputs, "fingerprint": fingerprint}
+            )
             published.append(day)
             outcome.made += 1
     return outcome
@@ -276,7 +278,7 @@ class _FindingsDay:
         ]
         # An hour without host rows gets another result if other hours of the day have some.
         any_hosts = self._hosts is None and lake.read("silver", "hosts", self._hours) is not None
-        basis = _hash(checks, thresholds, self._hosts, any_hosts, open_digest(self._earlier))
+        fingerprint = _hash(checks, thresholds, self._hosts, any_hosts, open_digest(self._earlier))
         runs = {hour.hour: lake.pointer("silver", hour).get("run") for hour in self._hours}
         inputs = {
             hour: [f"{of:02}:{runs[of]}" for of in sorted({hour.hour, *self._samples.get(hour.hour, Samples()).before})]
@@ -287,7 +289,7 @@ class _FindingsDay:
             (
                 hour
                 for hour, input_runs in inputs.items()
-                if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, basis, input_runs)
+                if force or not up_to_date(lake.pointer(JUDGED, hour), JUDGED_FORMAT, fingerprint, input_runs)
             ),
             None,
         )
@@ -315,7 +317,9 @@ class _FindingsDay:
                 raise
         # The first hour comes last: until then, the next job evaluates all of these hours again.
         for hour in reversed(stale):
-            lake.repoint(JUDGED, hour, {"format": JUDGED_FORMAT, "run": run, "inputs": inputs[hour], "basis": basis})
+            lake.repoint(
+                JUDGED, hour, {"format": JUDGED_FORMAT, "run": run, "inputs": inputs[hour], "fingerprint": fingerprint}
+            )
 
     def _closable(self, evaluated: Sequence[datetime]) -> list[DataFrame]:
         """Return the rows that passes of the evaluated hours may close: open findings, and the stored results of other hours."""

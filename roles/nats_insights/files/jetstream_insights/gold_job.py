@@ -68,10 +68,14 @@ def silver_inputs(lake: Lake, day: date, *layers: str) -> list[str]:
     ]
 
 
-def up_to_date(known: Mapping[str, Any], format_: int, basis: str, inputs: Iterable[str]) -> bool:
-    """Return whether the published tables of a day have this format, this basis and these inputs. Tables remain valid when the
+def up_to_date(known: Mapping[str, Any], format_: int, fingerprint: str, inputs: Iterable[str]) -> bool:
+    """Return whether the published tables of a day have this format, this fingerprint and these inputs. Tables remain valid when the
     silver hours of their inputs have been deleted."""
-    return known.get("format") == format_ and known["basis"] == basis and set(inputs) <= set(known["inputs"])
+    return (
+        known.get("format") == format_
+        and known.get("fingerprint") == fingerprint
+        and set(inputs) <= set(known["inputs"])
+    )
 
 
 #: The number of previous days that a day may use.
@@ -79,14 +83,14 @@ HISTORY = max(back for table in TABLES.values() for source in table.of for back 
 
 
 @dataclass(frozen=True)
-class WantedTables:
+class TablesRequest:
     """The tables of a day, each after its inputs, and the facts of its hours that are stored."""
 
     tables: Mapping[str, GoldTable]
     facts: Mapping[str, GoldTable]
 
 
-EVERYTHING = WantedTables(TABLES, FACTS_OF_HOURS)
+EVERYTHING = TablesRequest(TABLES, FACTS_OF_HOURS)
 
 
 def make_gold(
@@ -95,7 +99,7 @@ def make_gold(
     say: Say,
     force: bool = False,
     settings: GoldSettings = DEFAULTS,
-    wanted: WantedTables = EVERYTHING,
+    wanted: TablesRequest = EVERYTHING,
 ) -> JobResult:
     """Make the gold tables of the days that have silver rows, if their silver tables, earlier days or settings differ from those
     that the tables were made from."""
@@ -103,9 +107,9 @@ def make_gold(
     for day in selected_days:
         inputs = silver_inputs(lake, day, "silver", "silver/advisories")
         mine = replace(settings, maintenance=tuple(window for window in settings.maintenance if touches(window, day)))
-        basis = _basis(lake, day, mine)
+        fingerprint = _fingerprint(lake, day, mine)
         known = lake.pointer("gold", day)
-        if not inputs or (up_to_date(known, GOLD_FORMAT, basis, inputs) and not force):
+        if not inputs or (up_to_date(known, GOLD_FORMAT, fingerprint, inputs) and not force):
             outcome.fresh += bool(known)
             outcome.empty += not known
             continue
@@ -119,7 +123,7 @@ def make_gold(
         except Exception:
             lake.delete_run("gold", run)
             raise
-        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": run, "inputs": inputs, "basis": basis})
+        lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": run, "inputs": inputs, "fingerprint": fingerprint})
         outcome.made += 1
     return outcome
 
@@ -134,12 +138,12 @@ def _make_facts(
 ) -> None:
     """Make the facts of a day's hours whose silver rows or settings differ from those that the facts were made from. Hours
     without silver rows keep their facts."""
-    basis = _hash(repr(_of_facts(settings)))
+    fingerprint = _hash(repr(_of_facts(settings)))
     runs = {hour: lake.pointer("silver", hour).get("run") for hour in [*hour_before(lake, day), *day_hours(day)]}
     stale = [
         hour
         for hour, made in runs.items()
-        if made and (force or not up_to_date(lake.pointer(FACTS, hour), FACTS_FORMAT, basis, [made]))
+        if made and (force or not up_to_date(lake.pointer(FACTS, hour), FACTS_FORMAT, fingerprint, [made]))
     ]
     if not stale:
         return
@@ -155,7 +159,9 @@ def _make_facts(
         lake.delete_run(FACTS, run)
         raise
     for hour in stale:
-        lake.repoint(FACTS, hour, {"format": FACTS_FORMAT, "run": run, "inputs": [runs[hour]], "basis": basis})
+        lake.repoint(
+            FACTS, hour, {"format": FACTS_FORMAT, "run": run, "inputs": [runs[hour]], "fingerprint": fingerprint}
+        )
 
 
 def _facts(lake: Lake, name: str, settings: GoldSettings, selected_hours: Sequence[datetime]) -> DataFrame:
@@ -178,11 +184,11 @@ def touches(window: Maintenance, day: date) -> bool:
     return window.begin.date() <= day + timedelta(days=1) and window.end.date() >= day - timedelta(days=1)
 
 
-def _basis(lake: Lake, day: date, settings: GoldSettings) -> str:
+def _fingerprint(lake: Lake, day: date, settings: GoldSettings) -> str:
     """Return a hash of everything a day depends on apart from its own silver tables: settings, and the inputs of earlier days,
     with their settings."""
     pointers = (lake.pointer("gold", day - timedelta(days=back)) for back in range(1, HISTORY + 1))
-    before = [(pointer.get("inputs"), pointer.get("basis")) for pointer in pointers]
+    before = [(pointer.get("inputs"), pointer.get("fingerprint")) for pointer in pointers]
     return _hash(json.dumps([before, repr(settings)]))
 
 

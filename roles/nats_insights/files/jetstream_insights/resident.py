@@ -32,7 +32,7 @@ LIFETIME = 24 * 60 * 60
 #: Runs that may wait for the one that is executed.
 _WAITING = 16
 #: Seconds in which a client must send its request, or read the output of its run.
-_PATIENCE = 60
+_TIMEOUT = 60
 
 Run = Callable[[Sequence[str]], int]
 Say = Callable[[str], None]
@@ -68,7 +68,7 @@ def serve(path: Path, run: Run, call_jvm: Callable[[], object], say: Say, lifeti
             except TimeoutError:
                 break
             with connection:
-                connection.settimeout(_PATIENCE)
+                connection.settimeout(_TIMEOUT)
                 _serve_one(connection, run, say)
             call_jvm()
         path.unlink(missing_ok=True)

@@ -15,8 +15,8 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.encryptio
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.files import read_backup
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.stream_backup import (
-    Patience,
-    WantedBackup,
+    RetryBudget,
+    StreamBackupRequest,
     _consumers,
     _require_readable,
 )
@@ -45,42 +45,42 @@ class Api:
         return self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
 
 
-def consumers(api: Api, patience: Patience, asked: bool = True) -> Sequence[Any] | None:
-    wanted = WantedBackup(
+def consumers(api: Api, budget: RetryBudget, asked: bool = True) -> Sequence[Any] | None:
+    wanted = StreamBackupRequest(
         "ORDERS",
         DirectoryStore(Path("nowhere"), Keys()),
         "checksum",
         TransferPace(idle=10, consumers=asked),
-        patience=patience,
+        budget=budget,
     )
     return _consumers(cast(JetStreamApi, api), wanted, "2.15.1", {"config": {}})
 
 
 def test_streams_with_leaders_are_read_once() -> None:
-    api, patience = Api(LED), Patience()
-    assert (consumers(api, patience), api.read, patience.left) == (LED.rows, 1, Patience().left)
+    api, budget = Api(LED), RetryBudget()
+    assert (consumers(api, budget), api.read, budget.left) == (LED.rows, 1, RetryBudget().left)
 
 
 def test_an_election_is_waited_for() -> None:
-    api, patience = Api(ELECTING, ELECTING, LED), Patience(60)
-    assert (consumers(api, patience), api.read) == (LED.rows, 3)
-    assert 0 < patience.left < 60
+    api, budget = Api(ELECTING, ELECTING, LED), RetryBudget(60)
+    assert (consumers(api, budget), api.read) == (LED.rows, 3)
+    assert 0 < budget.left < 60
 
 
 def test_those_that_stay_without_a_leader_are_refused_and_wait_together() -> None:
-    patience = Patience(0.3)
+    budget = RetryBudget(0.3)
     for reads in (True, False):
         api = Api(ELECTING)
         with pytest.raises(NatsFailure, match="consumers without a leader: worker") as refused:
-            consumers(api, patience)
+            consumers(api, budget)
         assert refused.value.code == "leaderless"
         assert (api.read > 1) == reads, "the second stream waited again"
-    assert patience.left <= 0
+    assert budget.left <= 0
 
 
 def test_unrequested_consumers_are_not_awaited() -> None:
     api = Api(ELECTING)
-    assert (consumers(api, Patience(), asked=False), api.read) == (None, 0)
+    assert (consumers(api, RetryBudget(), asked=False), api.read) == (None, 0)
 
 
 def test_a_backup_that_no_restore_could_read_is_refused() -> None:

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import (
     KINDS,
+    ClusterContext,
     RootCause,
-    Scene,
-    build_scene,
+    build_context,
     scene_of_info,
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import (
@@ -55,7 +55,7 @@ def judge(
     """Return the causes that the gate would name, after checking that each problem belongs to exactly one cause."""
     expected = Expectations(frozenset(names), frozenset(names), clusters=expected_clusters or {})
     problems = [*health_problems(live, expected), *stop_problems(live, stop, StopPolicy())]
-    found = root_causes(problems, build_scene(live, expected_clusters or {}, stop))
+    found = root_causes(problems, build_context(live, expected_clusters or {}, stop))
     assert Counter(problem for cause in found for problem in cause.problems) == Counter(problems)
     return found
 
@@ -179,7 +179,8 @@ def test_a_site_of_a_supercluster_that_is_gone() -> None:
 
 def test_gateways_that_are_cut() -> None:
     found = root_causes(
-        [Problem("gateway_missing", ERROR, name, f"{name} of east has no gateway", (name,)) for name in NAMES], Scene()
+        [Problem("gateway_missing", ERROR, name, f"{name} of east has no gateway", (name,)) for name in NAMES],
+        ClusterContext(),
     )
     assert [(cause.kind, cause.title) for cause in found] == [
         ("routes_cut", "3 servers (n1, n2 and n3) miss a gateway connection to another cluster")
@@ -227,7 +228,7 @@ def test_a_full_disk_is_the_cause_of_its_servers_missing_replicas() -> None:
     live = cluster(NAMES, stream("ORDERS", NAMES, behind=("n3",)))
     full = (*live.servers[:2], server("n3", jetstream=False))
     problems = health_problems(replace(live, servers=full), Expectations(frozenset(NAMES), frozenset(NAMES)))
-    (cause,) = root_causes(problems, Scene(frozenset(NAMES), disks={"n1": 40, "n3": 100}))
+    (cause,) = root_causes(problems, ClusterContext(frozenset(NAMES), disks={"n1": 40, "n3": 100}))
     assert (cause.kind, cause.servers, cause.stuck) == ("storage", ("n3",), True)
     assert cause.title == "the disk is full (n3 100 %): stream APP/ORDERS misses a replica"
     (guess,) = judge(replace(live, servers=full), NAMES)
@@ -260,7 +261,7 @@ def test_servers_and_inventory_differ() -> None:
 
 def test_unexplained_problems_are_kept() -> None:
     (cause,) = root_causes(
-        [Problem("new_code", ERROR, "x", "something"), Problem("new_code", ERROR, "y", "else")], Scene()
+        [Problem("new_code", ERROR, "x", "something"), Problem("new_code", ERROR, "y", "else")], ClusterContext()
     )
     assert (cause.kind, cause.title, len(cause.problems)) == ("unknown", "something (and 1 more of this kind)", 2)
 
@@ -399,15 +400,17 @@ def problem_lists(draw: st.DrawFn) -> list[Problem]:
 def test_each_problem_is_in_exactly_one_cause_and_all_fits_a_screen(
     problems: list[Problem], answered: set[str], silent: set[str]
 ) -> None:
-    scene = Scene(frozenset(answered), dict.fromkeys(FIVE, "C1"), raft_silent=frozenset(silent), disks={"n1": 99})
-    found = root_causes(problems, scene)
+    context = ClusterContext(
+        frozenset(answered), dict.fromkeys(FIVE, "C1"), raft_silent=frozenset(silent), disks={"n1": 99}
+    )
+    found = root_causes(problems, context)
     assert Counter(problem for cause in found for problem in cause.problems) == Counter(problems)
     assert all(cause.problems and cause.title and cause.kind in KINDS for cause in found)
     assert [cause.severity != ERROR for cause in found] == sorted(cause.severity != ERROR for cause in found)
     lines = cause_lines(found)
     assert len(lines) <= MAX_LINES and bool(lines) == bool(problems)
     assert all(len(line) <= MAX_WIDTH and "\n" not in line for line in lines)
-    assert [cause.as_dict() for cause in found] == [cause.as_dict() for cause in root_causes(problems, scene)]
+    assert [cause.as_dict() for cause in found] == [cause.as_dict() for cause in root_causes(problems, context)]
 
 
 @given(clusters(), st.sets(st.sampled_from(FIVE), max_size=2))
@@ -455,7 +458,7 @@ def test_a_member_without_a_name_is_not_a_host() -> None:
     meta_group = replace(live.meta, group=replace(live.meta.group, nameless=nameless))
     live = replace(live, streams=(orders,), meta=meta_group)
     problems = health_problems(live, Expectations(frozenset(NAMES[:2])))
-    (cause,) = root_causes(problems, build_scene(live, {}))
+    (cause,) = root_causes(problems, build_context(live, {}))
     assert (cause.kind, cause.servers) == ("servers_down", ())
     assert cause.title.startswith("1 member without a known name (id BXScrY9i)")
     assert not any("scale_in" in command or "systemctl" in command for command in cause.commands)
@@ -501,9 +504,9 @@ def test_streams_on_servers_at_their_limit_are_for_want_of_storage() -> None:
         assert (cause.kind, cause.stuck) == ("storage", True)
         assert "n1, n2 and n3 have reached a limit of JetStream (12.4 MiB of 12.0 MiB file storage)" in cause.title
         told = scene_of_info(live.as_dict())
-        assert (told.limits, told.confined) == (build_scene(live, {}).limits, frozenset(["stream APP/ORDERS"]))
+        assert (told.limits, told.confined) == (build_context(live, {}).limits, frozenset(["stream APP/ORDERS"]))
     one_full = (replace(live.servers[0], summary=full), *cluster(NAMES).servers[1:])
-    assert build_scene(replace(live, servers=one_full), {}).confined == frozenset()
+    assert build_context(replace(live, servers=one_full), {}).confined == frozenset()
 
 
 def test_a_group_without_a_member_to_come_is_not_waited_for() -> None:
@@ -522,13 +525,13 @@ def test_gate_does_not_wait_for_inventory_errors() -> None:
 def test_leaders_that_change_are_one_cause() -> None:
     before = cluster(NAMES, stream("A", NAMES), stream("B", NAMES))
     after = cluster(NAMES, stream("A", ["n2", "n1", "n3"]), stream("B", ["n3", "n1", "n2"]))
-    (cause,) = root_causes(election_problems(before, after), build_scene(after, {}))
+    (cause,) = root_causes(election_problems(before, after), build_context(after, {}))
     assert cause.title == "stream APP/A and stream APP/B have changed leaders since the last sample"
 
 
 def test_a_few_problems_are_all_shown() -> None:
     problems = [Problem("other", ERROR, name, f"{name} is odd") for name in NAMES]
-    assert cause_lines(root_causes(problems, Scene())) == [
+    assert cause_lines(root_causes(problems, ClusterContext())) == [
         "1. n1 is odd (and 2 more of this kind)",
         "   - n1 is odd",
         "   - n2 is odd",
@@ -538,7 +541,9 @@ def test_a_few_problems_are_all_shown() -> None:
 
 
 def test_more_causes_than_a_screen_holds_are_counted() -> None:
-    found = root_causes([Problem(f"other_{number}", ERROR, "x", f"odd {number}") for number in range(30)], Scene())
+    found = root_causes(
+        [Problem(f"other_{number}", ERROR, "x", f"odd {number}") for number in range(30)], ClusterContext()
+    )
     lines = cause_lines(found)
     assert len(lines) <= MAX_LINES
     assert lines[-1].startswith("and 27 more causes: odd 3; odd 4")
@@ -554,5 +559,5 @@ def test_the_scene_of_a_result_is_that_of_the_cluster() -> None:
     orders = replace(live.streams[0], consumers=(consumer("ORDERS", "worker", NAMES),))
     live = replace(live, streams=(orders,))
     told = {**live.as_dict(), "raft_silent": []}
-    assert scene_of_info(told, hosts={"n3": "x"}).silence["n3"] == build_scene(live, {}).silence["n3"] == 60
+    assert scene_of_info(told, hosts={"n3": "x"}).silence["n3"] == build_context(live, {}).silence["n3"] == 60
     assert scene_of_info(told).answered == live.names

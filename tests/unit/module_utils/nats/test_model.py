@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_scene, scene_of_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_context, scene_of_info
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
@@ -242,7 +242,7 @@ def test_a_reply_of_wrong_types_is_the_fault_of_its_server_alone(replies: dict[s
             continue
         problems = health_problems(cluster, Expectations())
         scene_of_info(json.loads(json.dumps(cluster.as_dict(), allow_nan=False)))
-        root_causes(problems, build_scene(cluster, {}))
+        root_causes(problems, build_context(cluster, {}))
         unreadable = [server.name for server in cluster.servers if server.unreadable]
         named += len(unreadable)
         assert len(unreadable) <= 1

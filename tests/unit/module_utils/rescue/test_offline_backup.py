@@ -13,7 +13,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.host.store impor
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import NatsFailure
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue import offline_backup as store_backup
-from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.offline_backup import WantedCopies
+from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.offline_backup import StoreBackupRequest
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream]], **changes: Any) -> NatsFailure:
@@ -24,9 +24,9 @@ def refusal(monkeypatch: pytest.MonkeyPatch, copies: dict[str, list[StoredStream
     return raised.value
 
 
-def wanted(copies: dict[str, str], **changes: Any) -> WantedCopies:
+def wanted(copies: dict[str, str], **changes: Any) -> StoreBackupRequest:
     values = {"streams": ["*"], "exclude": [], "damaged": [], "undeleted": [], "held": [], **changes}
-    return WantedCopies(
+    return StoreBackupRequest(
         copies,
         store=None,  # type: ignore[arg-type]
         binary=None,

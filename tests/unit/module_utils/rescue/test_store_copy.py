@@ -14,8 +14,8 @@ from typing import Callable
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.highway import highwayhash64
 from ansible_collections.natsops.jetstream.plugins.module_utils.rescue.store_copy import (
+    StoreCopyRequest,
     StoreError,
-    WantedCopy,
     copy_store,
     load_alone,
 )
@@ -70,13 +70,13 @@ def test_nothing_is_changed_where_one_cannot_be_loaded(
 
 def test_a_copy_without_room_leaves_nothing(store: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no room for a copy"):
-        copy_store(WantedCopy(str(store), str(tmp_path / "copy"), 1 << 60))
+        copy_store(StoreCopyRequest(str(store), str(tmp_path / "copy"), 1 << 60))
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
 def test_a_store_that_is_not_there_is_not_an_empty_copy(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
-        copy_store(WantedCopy(str(tmp_path / "other"), str(tmp_path / "copy"), 0))
+        copy_store(StoreCopyRequest(str(tmp_path / "other"), str(tmp_path / "copy"), 0))
     assert not (tmp_path / "copy").exists()
 
 
@@ -84,12 +84,12 @@ def test_a_store_that_is_not_there_is_not_an_empty_copy(tmp_path: Path) -> None:
 def test_store_of_a_running_server_is_not_copied(store: Path, tmp_path: Path, running: list[bool]) -> None:
     answers = iter(running)
     with pytest.raises(StoreError, match=r"nats-server runs on .*: stop it"):
-        copy_store(WantedCopy(str(store), str(tmp_path / "copy"), 0, lambda: next(answers)))
+        copy_store(StoreCopyRequest(str(store), str(tmp_path / "copy"), 0, lambda: next(answers)))
     assert not (tmp_path / "copy").exists()
 
 
 def test_copy_is_made_once_and_remains_of_a_killed_run_are_replaced(store: Path, tmp_path: Path) -> None:
-    wanted = WantedCopy(str(store), str(tmp_path / "copy"), 0)
+    wanted = StoreCopyRequest(str(store), str(tmp_path / "copy"), 0)
     assert copy_store(wanted, check_mode=True)
     assert not (tmp_path / "copy").exists()
     left = tmp_path / "copy.part" / "jetstream" / "LEFT"
@@ -98,14 +98,14 @@ def test_copy_is_made_once_and_remains_of_a_killed_run_are_replaced(store: Path,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "store"]
     assert not (tmp_path / "copy/jetstream/LEFT").exists()
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
-    assert not copy_store(WantedCopy(str(store), str(tmp_path / "copy"), 1 << 60, lambda: True))
+    assert not copy_store(StoreCopyRequest(str(store), str(tmp_path / "copy"), 1 << 60, lambda: True))
 
 
 def test_another_directory_is_not_taken_for_a_copy_and_none_is_made_in_the_store(store: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a copy of a store"):
-        copy_store(WantedCopy(str(store), str(tmp_path), 0))
+        copy_store(StoreCopyRequest(str(store), str(tmp_path), 0))
     with pytest.raises(StoreError, match="is inside the store"):
-        copy_store(WantedCopy(str(store), str(store / "jetstream" / "copy"), 0))
+        copy_store(StoreCopyRequest(str(store), str(store / "jetstream" / "copy"), 0))
 
 
 def test_nothing_is_left_to_a_stream_that_adds_or_removes_messages(store: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import build_context
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal, root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import StopPolicy, stop_problems
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.sampling import evaluate
@@ -109,7 +109,9 @@ class TestEntry:
             ("stop_breaks_quorum", "meta group"),
             ("stop_breaks_quorum", "stream APP/ORDERS"),
         ]
-        text = refusal("Maintenance is refused.", plan.problems, build_scene(live, {}, ["n2"], {"n3": MARK.text(NOW)}))
+        text = refusal(
+            "Maintenance is refused.", plan.problems, build_context(live, {}, ["n2"], {"n3": MARK.text(NOW)})
+        )
         assert text.startswith("Maintenance is refused.\n1. n3 is in maintenance since ")
         assert "by ops@ctl until 2027-01-15T09:00:00Z (new disk): the stop would take the quorum of" in text
         assert "stopping n2 would leave stream APP/ORDERS (R3) with 1 of 3 members in step (n1, n3 out of step)" in text
@@ -191,7 +193,7 @@ class TestWhatIsKnown:
         live = without_n3("ORDERS", names=FIVE)
         live = replace(live, servers=tuple(one for one in live.servers if one.name != "n2"))
         found = [*stop_problems(live, ["n1"], StopPolicy()), *known_problems([MARK], NOW)]
-        causes = root_causes(found, build_scene(live, {}, ["n1"], {"n3": MARK.text(NOW)}))
+        causes = root_causes(found, build_context(live, {}, ["n1"], {"n3": MARK.text(NOW)}))
         assert {cause.kind for cause in causes if cause.severity == ERROR} == {"servers_down"}
         assert [cause.servers for cause in causes] == [("n2",), ("n3",)]
 

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import combinations
 
 import pytest
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import Scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import ClusterContext
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import refusal
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import Cluster, Consumer, Peer, Stream
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR, WARNING, Problem
@@ -228,9 +228,11 @@ def test_refusals() -> None:
         Problem("roll_few_replicas", ERROR, "stream APP/ONE", "one", ("n1",)),
         Problem("roll_api_level", ERROR, "", "two"),
     ]
-    assert refusal("The restart is refused.", [Problem("roll_meta_quorum", WARNING, "", "costs")], Scene()) == ""
+    assert (
+        refusal("The restart is refused.", [Problem("roll_meta_quorum", WARNING, "", "costs")], ClusterContext()) == ""
+    )
     found = [*errors, Problem("roll_meta_quorum", WARNING, "", "costs")]
-    assert refusal("The restart is refused.", found, Scene()).splitlines() == [
+    assert refusal("The restart is refused.", found, ClusterContext()).splitlines() == [
         "The restart is refused.",
         "1. stream APP/ONE cannot keep a quorum while n1 restarts",
         "   - one",
@@ -239,10 +241,10 @@ def test_refusals() -> None:
     ]
     single = [Problem("roll_few_replicas", ERROR, f"stream APP/S{number}", "away", ("n1",)) for number in range(5000)]
     assert (
-        refusal("The restart is refused.", single, Scene()).splitlines()[1]
+        refusal("The restart is refused.", single, ClusterContext()).splitlines()[1]
         == "1. 5000 streams cannot keep a quorum while n1 restarts"
     )
-    assert len(refusal("The restart is refused.", single, Scene()).splitlines()) <= MAX_FAIL_LINES
+    assert len(refusal("The restart is refused.", single, ClusterContext()).splitlines()) <= MAX_FAIL_LINES
     cause, touched, _what_to_do = unreadable_refusal(["a", "b"], {"a": ["x changed"]}, "no answer").splitlines()
     assert cause == "The health gate cannot read the cluster: no answer"
     assert touched == "No server was touched. To be restarted: a (x changed), b."
@@ -427,11 +429,13 @@ def test_every_leader_is_counted_once(clusters: int, servers: int, streams: int,
 
 def test_a_server_on_a_full_disk_is_not_restarted() -> None:
     problems = disk_problems({"n1": 10 * 1024**3, "n2": 4096, "n3": None})
-    assert refusal("The restart is refused.", problems, Scene(frozenset({"n1", "n2", "n3"}))).splitlines()[1:3] == [
+    assert refusal("The restart is refused.", problems, ClusterContext(frozenset({"n1", "n2", "n3"}))).splitlines()[
+        1:3
+    ] == [
         "1. the disk is full (n2)",
         "   - n2 would not start again: its store has 4.0 KiB free but needs 64.0 MiB",
     ]
-    assert refusal("The restart is refused.", disk_problems({"n1": 64 * 1024**2}), Scene()) == ""
+    assert refusal("The restart is refused.", disk_problems({"n1": 64 * 1024**2}), ClusterContext()) == ""
 
 
 @pytest.mark.parametrize("value, expected", [(4096, 4096), ("4096", 4096), (None, None), ("", None), ("None", None)])

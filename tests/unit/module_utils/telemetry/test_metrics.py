@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.accounts.expiry import Expiry
 from ansible_collections.natsops.jetstream.plugins.module_utils.assets.drift import DocumentDrift, Drift
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, build_scene
+from ansible_collections.natsops.jetstream.plugins.module_utils.health.cause import KINDS, build_context
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.causes import root_causes
 from ansible_collections.natsops.jetstream.plugins.module_utils.health.rules import (
     Expectations,
@@ -115,7 +115,7 @@ def test_a_dead_server() -> None:
     named = values(metrics(reading, looks=2), "natsops_asset_at_fault")
     assert named[("C1", "stream", "APP", "LOST", "", "no_leader")] == 1
     out = Exposition("test")
-    cause_metrics(out, root_causes(reading.problems, build_scene(live, {})))
+    cause_metrics(out, root_causes(reading.problems, build_context(live, {})))
     assert values(out, "natsops_root_causes")[("servers_down", ERROR)] == 1
     assert len(values(out, "natsops_root_causes")) == 2 * len(KINDS)
 

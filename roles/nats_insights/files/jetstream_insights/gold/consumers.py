@@ -196,8 +196,8 @@ def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings:
     )
     rose = F.col("num_pending") - F.col("then.num_pending")
     known = _with_rates(joined, rose, day)
-    patience = F.greatest(F.lit(settings.stuck_after), F.coalesce("ack_wait", F.lit(0.0)) * _WAITS)
-    still_long = F.coalesce(F.col("stuck_seconds") >= patience, F.lit(False))
+    limit = F.greatest(F.lit(settings.stuck_after), F.coalesce("ack_wait", F.lit(0.0)) * _WAITS)
+    still_long = F.coalesce(F.col("stuck_seconds") >= limit, F.lit(False))
     trending = F.col("points") >= _ENOUGH
     falls = F.col("pending_slope") < 0
     return known.withColumns(

@@ -214,7 +214,7 @@ def _causes(
     causes = module_util("health.causes")
     missing = _names(row["missing"] for row in dicts(content, "fleets") if row["fleet"] == fleet)
     servers = [row for row in dicts(content, "servers") if row["fleet"] == fleet]
-    scene = causes.Scene(
+    context = causes.ClusterContext(
         answered=frozenset(row["server"] for row in servers if row["answered"] is not False) - missing,
         clusters={row["server"]: row["cluster"] or "" for row in servers},
         versions={row["server"]: row["version"] or "" for row in servers},
@@ -231,7 +231,7 @@ def _causes(
         found[id(problem)] = row
         problems.append(problem)
     away = _away(fleet, content, meant)
-    for cause in causes.root_causes(problems, scene):
+    for cause in causes.root_causes(problems, context):
         why = sorted({away[server] for server in cause.servers if server in away})
         excused = bool(cause.servers) and set(cause.servers) <= away.keys()
         mine = [found[id(problem)] for problem in cause.problems]
