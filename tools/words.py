@@ -126,8 +126,8 @@ RULES = (
     ),
     Rule(
         "identifier",
-        r"\bof_[a-z]\w*|\b[a-z]\w*[a-z]_of\b",
-        "hourly_rows instead of of_hours, source_path instead of path_of",
+        r"\bof_[a-z]\w*|\b[a-z]\w*[a-z]_of\b|\b(?:Scene|Streaks|Patience|Trouble|Looks|Wanted[A-Z]\w*|give_back\w*)\b",
+        "hourly_rows instead of of_hours, source_path instead of path_of, RestoreRequest instead of WantedRestore",
         True,
     ),
 )
@@ -183,7 +183,7 @@ def python_parts(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, st
                 text = re.sub(r"{[^{}]*}", "{}", text)
             text = re.sub(r"`[^`\n]*`", "``", text)
             prose += [(number, line.strip()) for number, line in enumerate(text.splitlines(), token.start[0])]
-        elif token.type == tokenize.NAME and "_" in token.string:
+        elif token.type == tokenize.NAME and ("_" in token.string or token.string[0].isupper()):
             names.append((token.start[0], token.string))
     return prose, names
 

@@ -22,7 +22,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, PubAck, StreamConfig
 
 #: Seconds within which a connection is established and messages are acknowledged, even while a leader is elected.
-PATIENCE = 60
+TIMEOUT = 60
 FAILURES = (asyncio.TimeoutError, nats.errors.Error, nats.js.errors.Error)
 
 
@@ -44,7 +44,7 @@ def free_ports(count: int, start: int) -> list[int]:
 async def connect(servers: str | list[str], user: str, password: str, **options: int) -> Client:
     """Connect to the servers, with a time limit, because nats-py waits forever after a failed TLS handshake."""
     connection = nats.connect(servers, user=user, password=password, connect_timeout=5, **options)
-    return await asyncio.wait_for(connection, PATIENCE)
+    return await asyncio.wait_for(connection, TIMEOUT)
 
 
 async def publish(jetstream: JetStreamContext, subject: str, payload: bytes, end: float) -> tuple[PubAck | None, int]:
@@ -83,12 +83,12 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
             info = await jetstream.update_stream(config)
 
         sent = [f"order {number} of run {os.getpid()}".encode() for number in range(count)]
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         acks: list[PubAck] = []
         for payload in sent:
             ack, _failed = await publish(jetstream, subject, payload, end)
             if ack is None:
-                raise SystemExit(f"message {len(acks) + 1} of {count} was not acknowledged within {PATIENCE} s")
+                raise SystemExit(f"message {len(acks) + 1} of {count} was not acknowledged within {TIMEOUT} s")
             acks.append(ack)
 
         first = acks[0].seq
@@ -110,7 +110,7 @@ async def messages(servers: list[str], user: str, password: str, stream: str, co
                 # The client's server learns of the consumer only a moment after the creation of the consumer is
                 # acknowledged.
                 if time.monotonic() >= end:
-                    raise SystemExit(f"{len(read)} of {count} messages could be read within {PATIENCE} s") from None
+                    raise SystemExit(f"{len(read)} of {count} messages could be read within {TIMEOUT} s") from None
                 await asyncio.sleep(0.1)
                 continue
             for message in fetched:

@@ -16,7 +16,7 @@ import pytest
 from support.credentials import make_certificates, make_operator
 from support.module_runs import form, run_in_process, step_down
 from support.nats_processes import VERSIONS, NatsProcesses
-from support.rulebooks import PATIENCE, NextEvent, Rulebook, Start, printing, refusal, run_source
+from support.rulebooks import TIMEOUT, NextEvent, Rulebook, Start, printing, refusal, run_source
 
 NAMES = ["n1", "n2", "n3"]
 #: The number of the last advisory of a test.
@@ -146,7 +146,7 @@ def test_none_is_missed_while_the_connection_is_lost(cluster: NatsProcesses, cap
                 received[one["sequence"]] = one["advisory"]["number"]
 
         receiving = asyncio.ensure_future(receive())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while "connected" not in caplog.messages:
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(break_each_server)

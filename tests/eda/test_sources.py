@@ -29,7 +29,7 @@ from support.credentials import make_certificates, make_jwt, new_user, write_cre
 from support.module_runs import form, run_in_process
 from support.nats_processes import VERSIONS, NatsProcesses
 from support.operator_site import Site
-from support.rulebooks import PATIENCE, NextEvent, refusal, run_source, source, sources_folder
+from support.rulebooks import TIMEOUT, NextEvent, refusal, run_source, source, sources_folder
 
 NAMES = ["n1", "n2", "n3"]
 FRAGMENTS = "ansible_collections.natsops.jetstream.plugins.doc_fragments"
@@ -41,7 +41,7 @@ def test_it_listens_again_after_the_connection_was_lost(secure: Secure, caplog: 
     async def work(event: NextEvent) -> None:
         def logged(text: str, times: int) -> Awaitable[None]:
             async def wait() -> None:
-                deadline = time.monotonic() + PATIENCE
+                deadline = time.monotonic() + TIMEOUT
                 while caplog.text.count(text) < times:
                     assert time.monotonic() < deadline, caplog.text
                     await asyncio.sleep(0.05)
@@ -274,7 +274,7 @@ def test_missing_permission_to_acknowledge_is_reported(secure: Secure, caplog: p
 
     async def work(event: NextEvent) -> None:
         assert (await event())["type"] == "stream_action"
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while "ermission" not in caplog.text and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
 

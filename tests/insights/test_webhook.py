@@ -114,7 +114,7 @@ def test_unsuccessful_answer_is_reported_and_not_followed(listener: Listener, tm
 
 
 def test_unreachable_webhook_is_reported_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "PATIENCE", 0.3)
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.3)
     file = tmp_path / "webhook"
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, but never responds
         file.write_text(f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}")

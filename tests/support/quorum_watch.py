@@ -30,7 +30,7 @@ META = "META"
 INTERVAL = 0.2
 #: Seconds that a server may take to respond when the machine is busy. A server that stops closes its connection at
 #: once.
-PATIENCE = 2.0
+TIMEOUT = 2.0
 #: The number of messages by which a replica may lag behind another one that was queried a moment earlier or later.
 BEHIND = 50
 
@@ -116,7 +116,7 @@ class Watch:
         subject = f"$SYS.REQ.SERVER.{client._server_info['server_id']}.JSZ"
         while True:
             began = time.monotonic()
-            reply = await client.request(subject, b'{"accounts": true, "streams": true}', timeout=PATIENCE)
+            reply = await client.request(subject, b'{"accounts": true, "streams": true}', timeout=TIMEOUT)
             self._views[name] = view(json.loads(reply.data).get("data") or {})
             await asyncio.sleep(began + INTERVAL - time.monotonic())
 

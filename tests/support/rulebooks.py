@@ -22,7 +22,7 @@ import yaml
 from support.nats_processes import collections_path
 
 #: Seconds that an event or a playbook may take on a busy machine.
-PATIENCE = 120
+TIMEOUT = 120
 
 #: Prints each event as a line of JSON after this marker.
 MARK = "EVENT "
@@ -80,7 +80,7 @@ class Rulebook:
         return [json.loads(line) for line in re.findall(f"{MARK}(.*) END", self.output)]
 
     def wait_until(self, what: Callable[[], Any], why: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not what():
             assert self.process.poll() is None, f"ansible-rulebook ended with {self.process.returncode}\n{self.output}"
             assert time.monotonic() < deadline, f"{why}\n{self.output}"
@@ -93,7 +93,7 @@ class Rulebook:
 
     def end(self) -> int:
         """Wait until ansible-rulebook ends without being signalled; return its exit status."""
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -136,7 +136,7 @@ def run_source(name: str, arguments: dict[str, Any], work: Callable[[NextEvent],
         async def event(**wanted: Any) -> Any:
             while True:
                 getting = asyncio.ensure_future(queue.get())
-                await asyncio.wait({getting, running}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({getting, running}, timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
                 assert getting.done(), running.result() if running.done() else f"no event of {wanted}"
                 content = getting.result()["nats"]
                 assert set(content) <= described
@@ -155,7 +155,7 @@ def refusal(name: str, **arguments: Any) -> str:
     """Return a source's error message for unusable arguments."""
     main: Main = source(name)["main"]
     with pytest.raises(Exception) as caught:
-        asyncio.run(asyncio.wait_for(main(asyncio.Queue(1), arguments), PATIENCE))
+        asyncio.run(asyncio.wait_for(main(asyncio.Queue(1), arguments), TIMEOUT))
     assert type(caught.value).__name__ == "ArgumentError", caught.value
     return str(caught.value)
 

@@ -43,6 +43,10 @@ def test_names_and_code_have_their_own_rules() -> None:
         return [(rule.name, place.line) for rule, place in words.broken_rules(path, source)]
 
     assert rules("a.py", "def path_of(told):\n    of_hours = out_of_time\n") == [("identifier", 1), ("identifier", 2)]
+    assert rules("a.py", "class WantedRestore: pass\nclass Scene: pass\nWantedBy = 1\n") == [
+        ("identifier", 1),
+        ("identifier", 2),
+    ]
     assert rules("test_a.py", "def test_nobody_answers(): pass\n") == [("test-name", 1)]
     assert rules("test_a.py", "def test_a_server_tells_its_age(): pass\ntest_age_is_unknown = 1\n") == [
         ("test-name", 1)

@@ -69,8 +69,8 @@ def silver_inputs(lake: Lake, day: date, *layers: str) -> list[str]:
 
 
 def up_to_date(known: Mapping[str, Any], format_: int, fingerprint: str, inputs: Iterable[str]) -> bool:
-    """Return whether the published tables of a day have this format, this fingerprint and these inputs. Tables remain valid when the
-    silver hours of their inputs have been deleted."""
+    """Return whether the published tables of a day have this format, this fingerprint and these inputs. Tables remain valid when
+    the silver hours of their inputs have been deleted."""
     return (
         known.get("format") == format_
         and known.get("fingerprint") == fingerprint

@@ -839,7 +839,7 @@ def _named(columns: Sequence[Col], *names: str) -> Iterator[Col]:
     return (column for column in columns if column.name in names)
 
 
-LOOKS = (*_TAKEN, *_named(MOMENTS, "snapshot", "complete", "absent", "disabled", "silent"))
+SAMPLES = (*_TAKEN, *_named(MOMENTS, "snapshot", "complete", "absent", "disabled", "silent"))
 ANSWERS = (
     *_TAKEN,
     Col("snapshot", "string", "the snapshot"),

@@ -318,7 +318,7 @@ FACTS = (
     GoldTable(
         "looks",
         "snapshot",
-        columns.LOOKS,
+        columns.SAMPLES,
         tuple(f"silver.{name}" for name in ("snapshots", "servers", "meta_peers", "failures")),
         looks,
     ),

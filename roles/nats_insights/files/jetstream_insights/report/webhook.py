@@ -18,7 +18,7 @@ from jetstream_insights.collection import module_util
 from jetstream_insights.report.shape import FORMAT, Content, first_steps, step_title, verdict
 
 #: Maximum seconds, name resolution included.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -61,14 +61,14 @@ def post(file: Path, content: Content) -> str | None:
     # Name resolution, and an answer that arrives byte by byte, have no timeout of their own.
     sender = threading.Thread(target=lambda: problems.append(_send(address, body)), daemon=True)
     sender.start()
-    sender.join(PATIENCE)
-    return problems[0] if problems else f"no answer in {PATIENCE:g} s"
+    sender.join(TIMEOUT)
+    return problems[0] if problems else f"no answer in {TIMEOUT:g} s"
 
 
 def _send(address: str, body: bytes) -> str | None:
     try:
         request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE):
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT):
             return None
     except urllib.error.HTTPError as error:
         return f"the answer was {error.code} {error.reason}"
