@@ -57,15 +57,16 @@ def wait(what: Callable[[], bool], log: Path) -> None:
 
 
 @contextmanager
-def resident(path: Path, *options: str) -> Iterator[None]:
-    """Keep a session of the insights running in another process until the context ends. `path`: its socket."""
+def resident(path: Path, *options: str) -> Iterator[int]:
+    """Keep a session of the insights running in another process, whose id is yielded, until the context ends. `path`: its
+    socket."""
     log = path.with_name(f"{path.name}.log")
     command = [sys.executable, "-m", "jetstream_insights", "session", "--session", str(path), *options]
     with log.open("w") as output:
         process = subprocess.Popen(command, stderr=output, start_new_session=True)
     try:
         wait(lambda: "waits for runs" in log.read_text() or process.poll() is not None, log)
-        yield
+        yield process.pid
     finally:
         end(process, signal.SIGTERM)
 
