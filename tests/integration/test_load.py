@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -73,6 +74,36 @@ def test_the_books_balance_when_a_server_dies(make_cluster: Callable[..., NatsPr
         assert any("unexpected messages" in problem for problem in await load.verify())
 
     asyncio.run(work())
+
+
+class DeafLoad(Load):
+    """A load in which one loop loses its cancellation."""
+
+    async def _ask(self) -> None:
+        while not self._stop.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+
+def test_failing_test_ends_its_load(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:
+    cluster = form(make_cluster(["n1", "n2", "n3"]), run_module)
+
+    async def work() -> None:
+        load = DeafLoad(cluster.urls, APP_USER, APP_PASSWORD, LoadPlan(rate=100))
+        await load.prepare()
+        running = asyncio.create_task(load.run())
+        while not load.report().acknowledged:
+            await asyncio.sleep(0.05)
+        raise RuntimeError(f"the test fails, and with it {running}")
+
+    def run() -> None:
+        with contextlib.suppress(RuntimeError):
+            asyncio.run(work())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_unstored_messages_are_not_recorded(make_cluster: Callable[..., NatsProcesses], run_module: Runner) -> None:

@@ -178,13 +178,18 @@ class Load:
 
     async def run(self) -> None:
         """Produce, consume, count and send requests until `stop`."""
-        await asyncio.gather(
-            *(self._produce(ledger) for ledger in self.ledgers),
-            *(self._consume(stream) for stream in self.plan.streams),
-            self._count(),
-            self._answer(),
-            self._ask(),
-        )
+        try:
+            await asyncio.gather(
+                *(self._produce(ledger) for ledger in self.ledgers),
+                *(self._consume(stream) for stream in self.plan.streams),
+                self._count(),
+                self._answer(),
+                self._ask(),
+            )
+        finally:
+            # A failing test cancels the loops only once, and asyncio.wait_for ignores a cancellation that arrives
+            # together with a reply (bpo-37658, up to Python 3.11): such a loop would never end.
+            self._stop.set()
 
     def stop(self) -> None:
         """End `run`, from any thread that runs the event loop's callbacks."""

@@ -139,6 +139,7 @@ class Clients:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
+        self._ended = False
 
     def __enter__(self) -> Clients:
         self._thread.start()
@@ -150,6 +151,7 @@ class Clients:
         self._thread.join(10)
 
     async def _end(self) -> None:
+        self._ended = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -169,7 +171,8 @@ class Clients:
         login: dict[str, Any] = {"user": user, "password": APP_PASSWORD}
         connection = await nats.connect(url, **login, error_cb=ignore, max_reconnect_attempts=-1)
         try:
-            while True:
+            # A cancellation may be lost: see Load.run.
+            while not self._ended:
                 with contextlib.suppress(nats.errors.Error, asyncio.TimeoutError):
                     await work(connection)
                 # A client that fails at once must not keep the others from running.
