@@ -14,7 +14,7 @@ import contextlib
 import gc
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, NoReturn, TypeVar
@@ -25,7 +25,7 @@ from .accounts.minted_logins import account_logins, system_login
 from .collection_module import CollectionModule
 from .nats.accounts import CREDENTIAL_KINDS, MINTING_OPTIONS, Connections, read_nkey
 from .nats.client import Client, ConnectionOptions, MissingLibrary, NatsFailure
-from .screen import printable
+from .screen import counted_warnings, printable
 from .waiting import positive
 
 M = TypeVar("M", bound=AnsibleModule)
@@ -220,6 +220,12 @@ def fail(module: AnsibleModule, failure: NatsFailure, **result: Any) -> NoReturn
     """End the module with `msg` for operators, `failure` for programs, and the result's other keys."""
     module.fail_json(msg=printable(failure.description), failure=failure.as_dict(), **result)
     raise AssertionError("fail_json leaves the module")  # older releases of ansible-core do not declare it as NoReturn
+
+
+def warn_of_caveats(module: AnsibleModule, rows: Iterable[Mapping[str, Any]], name: str = "label") -> None:
+    """Warn of the `caveats` of streams, once for each text. `name`: the key of a stream's name."""
+    for warning in counted_warnings((row[name], caveat) for row in rows for caveat in row["caveats"]):
+        module.warn(warning)
 
 
 def resolve_connection(params: Mapping[str, Any], environ: Mapping[str, str]) -> ConnectionOptions:

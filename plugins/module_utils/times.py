@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d(?::\d\d(?::\d\d)?)?)(?:\.(\d*))?)?(Z|[+-]\d\d:\d\d)?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def certificate_ends(varz: Mapping[str, Any]) -> dict[str, str]:
@@ -40,7 +40,7 @@ def parse_time(text: str) -> datetime:
 def epoch_nanoseconds(text: str) -> int:
     """Return the nanoseconds since 1970 of such a time. Raises ValueError."""
     moment, fraction = _parts(text)
-    return (moment - _EPOCH) // timedelta(seconds=1) * 10**9 + int(fraction[:9])
+    return (moment - EPOCH) // timedelta(seconds=1) * 10**9 + int(fraction[:9])
 
 
 def _parts(text: str) -> tuple[datetime, str]:

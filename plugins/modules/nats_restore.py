@@ -241,11 +241,10 @@ from ..module_utils.backup.target import READ_SPEC, requested_store
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CHECKSUM, LEVELS
 from ..module_utils.collection_module import run
-from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, with_accounts
+from ..module_utils.module import ACCOUNT_USERS_SPEC, fail, make_module, warn_of_caveats, with_accounts
 from ..module_utils.nats.accounts import Connections
 from ..module_utils.nats.jetstream_api import require_name
 from ..module_utils.progress import PROGRESS_SPEC, Progress
-from ..module_utils.screen import counted_warnings
 from ..module_utils.waiting import positive
 
 
@@ -275,9 +274,7 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
         params["existing"],
     )
     outcome = restore_streams(connections, request, Progress(params["progress"], None), module.check_mode)
-    found = [(row["label"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
-    for warning in counted_warnings(found):
-        module.warn(warning)
+    warn_of_caveats(module, outcome.result["streams"])
     if outcome.failure is not None:
         fail(module, outcome.failure, changed=outcome.result["changed"])
     return outcome.result

@@ -211,10 +211,9 @@ from ..module_utils.backup.target import WRITE_SPEC, misplaced_secrets, requeste
 from ..module_utils.backup.transfer import TRANSFER_SPEC, requested_pace
 from ..module_utils.backup.verify import CONTENTS, RECORDS
 from ..module_utils.collection_module import CollectionModule, run
-from ..module_utils.module import fail, gc_paused, without_connection
+from ..module_utils.module import fail, gc_paused, warn_of_caveats, without_connection
 from ..module_utils.progress import PROGRESS_SPEC, Progress
 from ..module_utils.rescue.offline_backup import StoreBackupRequest, save_copied_streams
-from ..module_utils.screen import counted_warnings
 
 
 def ensure(module: CollectionModule) -> dict[str, Any]:
@@ -235,9 +234,7 @@ def ensure(module: CollectionModule) -> dict[str, Any]:
     )
     with gc_paused():
         outcome = save_copied_streams(request, Progress(params["progress"], None), module.check_mode)
-    found = [(row["name"], caveat) for row in outcome.result["streams"] for caveat in row["caveats"]]
-    for warning in counted_warnings(found):
-        module.warn(warning)
+    warn_of_caveats(module, outcome.result["streams"], "name")
     if outcome.failure is not None:
         fail(module, outcome.failure, **outcome.result)
     return outcome.result

@@ -46,15 +46,19 @@ def gather(params: Mapping[str, Any], commands: HostCommands) -> dict[str, Any]:
     return found
 
 
+def _unit(params: Mapping[str, Any]) -> str:
+    """Return the unit of the server; empty if systemd does not run it."""
+    return params["unit"] if params["unit"] and has_systemd() else ""
+
+
 def _log_options(params: Mapping[str, Any]) -> LogOptions:
-    unit = params["unit"] if params["unit"] and has_systemd() else ""
-    return LogOptions(unit, params["log_file"] or "", params["output_file"] or "", params["log_utc"])
+    return LogOptions(_unit(params), params["log_file"] or "", params["output_file"] or "", params["log_utc"])
 
 
 def _observe(params: Mapping[str, Any], commands: HostCommands, is_tolerant: bool) -> ObservedServer:
     """Return the process, its unit and its mark, which several subsets share. `is_tolerant`: whether the rest is read even
     if systemd does not respond, as for the diagnosis of a faulty host."""
-    unit = params["unit"] if params["unit"] and has_systemd() else ""
+    unit = _unit(params)
     try:
         properties = unit_properties(commands.run, unit) if unit else {}
     except ProcessError:

@@ -13,11 +13,11 @@ import hashlib
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import IO, Any, Optional
 
 from ..nats.failures import MissingLibrary
-from ..times import epoch_nanoseconds
+from ..times import EPOCH, epoch_nanoseconds
 from . import json_text
 from .schema import (
     CONFIG_FIELDS,
@@ -472,7 +472,7 @@ class TypedTable(SnapshotTable):
         self.unknown: int = 0
         msgspec, self._pa = libraries()
         self._whole = envelope
-        self._started = epoch_microseconds(moment.isoformat())
+        self._started = (moment - EPOCH) // timedelta(microseconds=1)
         self._declared = declared
         self._document = _Decoders(declared.fields)
         self._make = _Columns()
