@@ -37,6 +37,10 @@ options:
         C(config_changed_at) and C(tls_changed_at).
     type: dict
     required: true
+  reload_first:
+    description: Whether to return C(reload_first), which contains secrets.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -52,19 +56,19 @@ _value:
       C(keys) that differ.
     - C(untouched) is whether no action is needed and, if the process is running, C(record) matches the configuration
       that it has loaded, its version is the desired one, and it listens on all C(ports).
-    - C(reload_first) is the configuration to reload before the restart of a running server. This configuration adds
-      only the TLS that the desired configuration adds to the gateway. Empty if the gateway gets no TLS. The
-      configuration contains secrets.
+    - C(gateway_tls_first) is whether a running server must reload TLS for its gateway before it restarts.
+      C(reload_first), with O(reload_first=true), is the configuration to reload. This configuration adds only the TLS
+      that the desired configuration adds to the gateway, and is empty if there is none.
   type: dict
   sample:
     required_action: {"action": "reload", "reasons": ["max_connections changed"], "keys": ["max_connections"]}
     untouched: false
-    reload_first: {}
+    gateway_tls_first: false
 """
 
 from typing import Any
 
-from ..module_utils.server_config.required_action import reload_first, required_action, serves
+from ..module_utils.server_config.required_action import config_to_reload_first, required_action, serves
 from ..plugin_utils._filters import reports_problems
 
 
@@ -74,15 +78,18 @@ def nats_required_action(
     varz: dict[str, Any] | None = None,
     recorded: dict[str, Any] | None = None,
     desired: dict[str, Any] | None = None,
+    reload_first: bool = False,
 ) -> dict[str, Any]:
-    """Return the action and the configuration to reload first; see DOCUMENTATION."""
+    """Return the action, and on request the configuration to reload first; see DOCUMENTATION."""
     recorded, desired = recorded or {}, desired or {}
+    first = config_to_reload_first(running, recorded, desired)
     action = required_action(running, varz or {}, recorded, desired)
     return {
         "required_action": action,
         "untouched": action["action"] == "none"
         and (not running.get("running") or (recorded == desired.get("record", recorded) and serves(running, desired))),
-        "reload_first": reload_first(running, recorded, desired),
+        "gateway_tls_first": bool(first),
+        **({"reload_first": first} if reload_first else {}),
     }
 
 

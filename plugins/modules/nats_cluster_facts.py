@@ -17,6 +17,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.cluster_info
+  - natsops.jetstream.mesh
   - natsops.jetstream.accounts
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
@@ -46,8 +47,9 @@ ansible_facts:
   contains:
     nats_cluster:
       description:
-        - The state of the cluster with the keys C(servers), C(meta), C(clusters), C(streams), C(raft_silent), C(nameless),
-          C(missing) and C(problems), as documented for M(natsops.jetstream.nats_cluster_info).
+        - The state of the cluster with the keys C(servers), C(meta), C(clusters), C(streams), C(raft_silent),
+          C(common_flags), C(nameless), C(missing), C(problems) and C(healthy), as documented for
+          M(natsops.jetstream.nats_cluster_info).
       returned: success
       type: dict
       sample:
@@ -56,9 +58,11 @@ ansible_facts:
         clusters: [{name: C1, servers: [n1-c1]}]
         streams: []
         raft_silent: []
+        common_flags: []
         nameless: []
         missing: []
         problems: []
+        healthy: true
 """
 
 from collections.abc import Mapping

@@ -24,10 +24,13 @@ description:
   - While a server does not answer, the streams whose replicas are all on such servers are found only in the accounts
     in O(account_users), and consumers of this kind are not found. Set O(expected_servers) to have such servers reported
     as missing.
+  - With O(mesh), connections that are still missing ten seconds after the cluster has become healthy make the task fail
+    with the code V(mesh_incomplete), even if O(tolerate) contains this code.
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.accounts
   - natsops.jetstream.health
+  - natsops.jetstream.mesh
   - natsops.jetstream.progress
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
@@ -142,33 +145,6 @@ options:
       - The value of RV(gate) of the previous gate. Empty if there was none, or if it did not pass.
     type: dict
     default: {}
-  mesh:
-    description:
-      - After the cluster has become healthy, check that the servers are completely connected. Every pair of servers in a
-        cluster must have all its routes, and every server a gateway connection to each other cluster. Connections that
-        are still missing after ten seconds make the task fail with the code V(mesh_incomplete).
-    type: dict
-    suboptions:
-      server_names:
-        description: Names of the servers to check.
-        type: list
-        elements: str
-        required: true
-      clusters:
-        description: Names of the expected clusters, in addition to those in the servers' configuration.
-        type: list
-        elements: str
-        default: []
-      pinned_accounts:
-        description: Accounts with a dedicated route (C(cluster.accounts)), which the servers do not report.
-        type: list
-        elements: str
-        default: []
-      jetstream_servers:
-        description: Names of servers that must have JetStream enabled, even if O(tolerate) accepts the opposite.
-        type: list
-        elements: str
-        default: []
   maintenance:
     description:
       - The servers in maintenance, each in the form of C(maintenance) of M(natsops.jetstream.nats_server_host_info).
@@ -401,7 +377,7 @@ from ..module_utils.collection_module import run
 from ..module_utils.health.cause import CATCHING_UP
 from ..module_utils.health.causes import cause_lines
 from ..module_utils.health.problem_file import write_problem_file
-from ..module_utils.health.routes import MESH_SPEC, Mesh
+from ..module_utils.health.routes import MESH_OPTION, Mesh
 from ..module_utils.health.rules import entries_behind
 from ..module_utils.health.run_mesh import mesh_failure, wait_for_mesh
 from ..module_utils.health.sampling import SAMPLE_SPEC, Sample, make_sampler
@@ -670,9 +646,8 @@ def covered_result(params: Mapping[str, Any], reason: str) -> dict[str, Any]:
 def check_mesh(api: SystemApi, outcome: GateDecision, params: Mapping[str, Any]) -> None:
     """Raise NatsFailure mesh_incomplete if connections between the servers of the option `mesh` are missing."""
     names = params["mesh"]["server_names"]
-    mesh = Mesh(**{name: params["mesh"][name] for name in MESH_SPEC})
     servers = outcome.last.cluster.servers if outcome.last.cluster else ()
-    failure = mesh_failure(wait_for_mesh(api, servers, names, mesh))
+    failure = mesh_failure(wait_for_mesh(api, servers, names, Mesh.of(params["mesh"])))
     if failure:
         raise failure
 
@@ -727,10 +702,7 @@ def main() -> None:
             "stop_policy": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
             "r1_policy": {"type": "str", "choices": ["accept", "fail"], "default": "accept"},
             "maintenance": {"type": "list", "elements": "dict", "default": []},
-            "mesh": {
-                "type": "dict",
-                "options": {"server_names": {"type": "list", "elements": "str", "required": True}, **MESH_SPEC},
-            },
+            "mesh": MESH_OPTION,
             "previous": {
                 "type": "dict",
                 "options": {

@@ -20,6 +20,7 @@ description:
 extends_documentation_fragment:
   - natsops.jetstream.connection
   - natsops.jetstream.cluster_info
+  - natsops.jetstream.mesh
   - natsops.jetstream.accounts
   - natsops.jetstream.attributes
   - natsops.jetstream.attributes.info_module
@@ -184,6 +185,13 @@ common_flags:
   type: list
   elements: str
   sample: [js_raft_delete_range]
+healthy:
+  description:
+    - Whether RV(problems) has no errors. Null unless the complete cluster and its connections were read, that is, with
+      O(detail=assets) and O(mesh), and without O(account) and O(stream).
+  returned: success
+  type: bool
+  sample: true
 missing:
   description: Servers in O(expected_servers) that did not answer.
   returned: success
@@ -204,7 +212,9 @@ jwts:
          expires: 1800000000, expires_at: "2027-01-15T08:00:00Z", connections: 12, severity: warning,
          text: "account ORDERS: 12 connections of role app will be closed; logins with the same credentials fail"}
 problems:
-  description: The problems that M(natsops.jetstream.nats_cluster_health) would report with its default limits.
+  description:
+    - The problems that M(natsops.jetstream.nats_cluster_health) would report with its default limits. With O(mesh), they
+      include each missing connection.
   returned: success
   type: list
   elements: dict

@@ -7,6 +7,7 @@ cluster of three servers."""
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import Any
 
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client import Client, ConnectionOptions
@@ -164,6 +165,22 @@ def test_cluster_info(healthy: NatsProcesses, version: str, run_module: Runner) 
     assert (worker["name"], worker["durable"], worker["size"], len(worker["replicas"])) == ("worker", True, 3, 3)
     assert worker["raft_group"].startswith("C-R3F-")
     assert len(streams["APP", "EVENTS"]["replicas"]) == 1
+
+
+def test_cluster_is_healthy_only_if_it_was_read_completely(healthy: NatsProcesses, run_module: Runner) -> None:
+    mesh = {"server_names": healthy.names, "jetstream_servers": healthy.names}
+    read = partial(run_module, "nats_cluster_info", healthy.sys_connection(), expected_servers=healthy.names)
+    assert read(mesh=mesh)["healthy"] is True
+    for partly in ({}, {"mesh": mesh, "detail": "servers"}, {"mesh": mesh, "account": "APP"}):
+        assert read(**partly)["healthy"] is None
+    for fault in ({"clusters": ["west"]}, {"server_names": [*healthy.names, "n3"]}, {"pinned_accounts": ["APP"]}):
+        result = read(mesh={**mesh, **fault})
+        assert result["healthy"] is False
+        assert {(problem["code"], problem["severity"]) for problem in result["problems"]} == {
+            ("mesh_incomplete", "error")
+        }
+    without = read(mesh={**mesh, "jetstream_servers": [*healthy.names, "n3"]})
+    assert "JetStream is not enabled on n3" in [problem["message"] for problem in without["problems"]]
 
 
 def test_cluster_info_filters(healthy: NatsProcesses, run_module: Runner) -> None:

@@ -21,7 +21,7 @@ import pytest
 from lab import LabUnavailableError
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
-from support.controller import Controller, Cost, Run, download_wheels, file_install
+from support.controller import Controller, Cost, Run, TaskResult, download_wheels, file_install
 from support.lab_cluster import AWKWARD, HOSTS, SYSTEM_PASSWORD, TUNINGS, Cluster, refusal
 from support.load import publish_stored
 
@@ -38,7 +38,7 @@ STORE = "/nats/storage"
 #: The host with a separate disk, which can be filled up.
 SMALL = "n3-c1"
 #: The maximum cost, on any host, of a deployment that changes nothing.
-BUDGET = Cost(module_runs=3, tasks=23)
+BUDGET = Cost(module_runs=2, tasks=18)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,11 @@ def test_every_awkward_password_logs_in(cluster: Cluster) -> None:
         assert (
             cluster.controller.ssh(host, "grep -rF 's3cr3t!' /etc/nats-server /etc/systemd", check=False).stdout == ""
         )
+
+
+def gates(run: Run) -> list[TaskResult]:
+    """Return the results of the health gate."""
+    return [result for result in run.results if result.task.endswith(": Wait for the health gate")]
 
 
 def check_secrets(cluster: Cluster, run: Run) -> None:
@@ -186,10 +191,9 @@ def test_a_restart_goes_host_by_host_and_loses_nothing(cluster: Cluster, monkeyp
     assert foretold.changed == run.changed
     new = cluster.pids()
     assert all(new[host] != pids[host] for host in HOSTS)
-    gates = [result for result in run.results if result.task.endswith(": Wait for the health gate")]
     # For each host, there are the gates before it, after draining and after the restart. The last one also covers the
     # gate before the next host.
-    assert [gate.covered for gate in gates] == [False] * 3 + [True, False, False] * (len(HOSTS) - 1)
+    assert [gate.covered for gate in gates(run)] == [False] * 3 + [True, False, False] * (len(HOSTS) - 1)
 
     async def stored() -> list[str]:
         async with cluster.client() as client:
@@ -230,7 +234,9 @@ def test_a_host_comes_back_from_a_reboot(cluster: Cluster) -> None:
     # The configuration that a server loaded at its boot is recorded first.
     cluster.deploy_unchanged()
     # Deploy with the role's defaults, as `make bench BENCH=operations` does.
-    costs = cluster.deploy_unchanged(**dict.fromkeys(TUNINGS, "check")).costs
+    run = cluster.deploy_unchanged(**dict.fromkeys(TUNINGS, "check"))
+    assert gates(run) == []
+    costs = run.costs
     assert set(costs) == {"localhost", *HOSTS}
     too_much = {
         host: cost for host, cost in costs.items() if cost.module_runs > BUDGET.module_runs or cost.tasks > BUDGET.tasks
@@ -275,6 +281,21 @@ def test_a_host_in_maintenance_stays_out_of_service_over_a_boot(cluster: Cluster
     assert cluster.restarted({**pids, host: "0"}) == {host}
     assert cluster.controller.ssh(host, "ls /etc/nats-server/maintenance.*", check=False).returncode
     cluster.wait_until_healthy()
+
+
+def test_an_unchanged_but_unhealthy_cluster_is_not_reported_as_deployed(cluster: Cluster) -> None:
+    """The first reading replaces the gate only if it finds no errors. A stopped process is still running, so the
+    deployment has nothing to do."""
+    cluster.controller.ssh("n4-c1", "pkill -STOP nats-server")
+    try:
+        run = cluster.deploy(nats_cluster_gate_timeout=20, **dict.fromkeys(TUNINGS, "check"))
+    finally:
+        cluster.controller.ssh("n4-c1", "pkill -CONT nats-server")
+    assert run.status != 0
+    assert len(gates(run)) == 1, run.output
+    assert "n4-c1" in "\n".join(run.errors)
+    run = cluster.health("wait=true", "wait_timeout=60")
+    assert run.status == 0, run.output
 
 
 def test_a_lost_zone_is_survived_and_a_lost_quorum_is_named(cluster: Cluster) -> None:

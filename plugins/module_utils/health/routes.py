@@ -34,10 +34,20 @@ class Mesh:
     pinned_accounts: Sequence[str] = ()
     jetstream_servers: Sequence[str] = ()
 
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Mesh:
+        """Return the mesh of a module's option `mesh`."""
+        return cls(**{name: params[name] for name in MESH_SPEC})
+
 
 #: A Mesh as suboptions of a module.
 MESH_SPEC: dict[str, dict[str, Any]] = {
     one.name: {"type": "list", "elements": "str", "default": []} for one in fields(Mesh)
+}
+#: The option `mesh` of a module: a Mesh and the names of its servers.
+MESH_OPTION: dict[str, Any] = {
+    "type": "dict",
+    "options": {"server_names": {"type": "list", "elements": "str", "required": True}, **MESH_SPEC},
 }
 
 

@@ -23,11 +23,16 @@ def wait_for_mesh(api: SystemApi, servers: Sequence[Server], names: Collection[s
 
     `servers`: the servers that responded. `names`: the servers of the mesh; it is a problem if one did not respond.
     """
+    return wait_until(
+        lambda: read_mesh(api, servers, names, mesh), lambda found: not found, CONNECTED_WITHIN, interval=1
+    ).value
+
+
+def read_mesh(api: SystemApi, servers: Sequence[Server], names: Collection[str], mesh: Mesh) -> list[str]:
+    """Return the current problems of the mesh. Arguments as for `wait_for_mesh`."""
     chosen = [server for server in servers if server.name in names]
     missing = sorted(set(names) - {server.name for server in chosen})
-    return wait_until(
-        lambda: _read_problems(api, chosen, missing, mesh), lambda found: not found, CONNECTED_WITHIN, interval=1
-    ).value
+    return _read_problems(api, chosen, missing, mesh)
 
 
 def mesh_failure(problems: Sequence[str]) -> NatsFailure | None:

@@ -13,19 +13,22 @@ from ..accounts.expiry import evaluate
 from ..accounts.run_expiry import read_logins
 from ..health.raft_features import common_flags
 from ..health.raft_silence import raft_silent_servers
+from ..health.routes import MESH_OPTION, Mesh
 from ..health.rules import Expectations, Limits, difference_problems, health_problems
 from ..health.run_isolation import Isolation
+from ..health.run_mesh import read_mesh
 from ..health.run_unreported import with_unreported_streams
 from ..health.sampling import DIFFERENCE_AFTER
 from ..nats.accounts import Connections
 from ..nats.client import Client
 from ..nats.model import Cluster
 from ..nats.system_api import SystemApi
-from ..problem import Problem
+from ..problem import ERROR, Problem
 
 CLUSTER_INFO_SPEC: dict[str, dict[str, Any]] = {
     "detail": {"type": "str", "choices": ["servers", "assets"], "default": "assets"},
     "expected_servers": {"type": "list", "elements": "str"},
+    "mesh": MESH_OPTION,
     "cluster": {"type": "str"},
     "account": {"type": "str"},
     "stream": {"type": "str"},
@@ -37,7 +40,7 @@ def read_cluster_info(
     client: Client, params: Mapping[str, Any], accounts: Callable[[], Connections] | None = None
 ) -> dict[str, Any]:
     """Return the filtered model of the cluster with its problems: servers, meta, clusters, streams, raft_silent,
-    common_flags, nameless, missing, problems, and jwts if they are requested. `accounts`: as in `make_sampler`.
+    common_flags, nameless, missing, problems, healthy, and jwts if they are requested. `accounts`: as in `make_sampler`.
 
     Raises NatsFailure if the cluster cannot be queried."""
     names = params["expected_servers"]
@@ -58,10 +61,18 @@ def read_cluster_info(
         cluster = cluster.only(account=wanted_account)
     selected = cluster.only(stream=params["stream"])
     whole = params["detail"] == "assets" and params["account"] is None and params["stream"] is None
-    wanted = Expectations(servers=expected, cluster=params["cluster"], assets=whole)
+    mesh = params["mesh"]
+    wanted = Expectations(
+        servers=expected,
+        jetstream_servers=frozenset(mesh["jetstream_servers"]) if mesh else None,
+        cluster=params["cluster"],
+        assets=whole,
+    )
     problems = [*health_problems(selected, wanted), *unlisted]
     if whole:
         problems += _differences(api, cluster.only(cluster=params["cluster"]), wanted.limits)
+    if mesh:
+        problems += _mesh_problems(api, cluster, mesh)
     shown = selected.only(cluster=params["cluster"])
     return {
         **shown.as_dict(),
@@ -70,6 +81,7 @@ def read_cluster_info(
         "nameless": sorted(shown.nameless),
         "missing": sorted((expected or frozenset()) - shown.names),
         "problems": [problem.as_dict() for problem in problems],
+        "healthy": not any(problem.severity == ERROR for problem in problems) if whole and mesh else None,
         **({"jwts": _jwts(client, cluster.only(cluster=params["cluster"]))} if params["jwts"] else {}),
     }
 
@@ -91,3 +103,9 @@ def _differences(api: SystemApi, cluster: Cluster, limits: Limits) -> list[Probl
         return []
     time.sleep(DIFFERENCE_AFTER)
     return difference_problems(cluster, api.read_cluster(health=False), limits)
+
+
+def _mesh_problems(api: SystemApi, cluster: Cluster, mesh: Mapping[str, Any]) -> list[Problem]:
+    """Return the missing connections between the servers of the option `mesh`."""
+    missing = read_mesh(api, cluster.servers, mesh["server_names"], Mesh.of(mesh))
+    return [Problem("mesh_incomplete", ERROR, "cluster", sentence) for sentence in missing]

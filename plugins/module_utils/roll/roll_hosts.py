@@ -15,7 +15,8 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
     """Return the hosts of a run by their state. `states`: host → the fact nats_server_state; a leaving host may have
     none. `names`: host → the name of its server, as far as known.
 
-    `touched`: the hosts that this run changed, or whose state is unknown. `smoke_test_due`: the hosts that an earlier
+    `touched`: the hosts that this run changed, or whose state is unknown. `verified`: whether the first reading found
+    the cluster healthy, and no host was changed since. `smoke_test_due`: the hosts that an earlier
     deployment changed without a smoke test that passed. `restart`: the hosts whose process must be restarted.
     `gateway_tls_first`: those whose gateways need TLS first.
     `unrecorded`: those without a record of the loaded configuration. `marked`: those in maintenance, whether or not
@@ -23,8 +24,10 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
     findings about the tuning of the hosts. `plan`: arguments of the module nats_roll_plan."""
     actions = {host: state["required_action"] for host, state in states.items() if state.get("required_action")}
     restart = [host for host, action in actions.items() if action["action"] == "restart"]
+    touched = [host for host in names or states if not states.get(host, {}).get("untouched")]
     return {
-        "touched": [host for host in names or states if not states.get(host, {}).get("untouched")],
+        "touched": touched,
+        "verified": not touched and all(state.get("cluster_verified") for state in states.values()),
         "smoke_test_due": [host for host, state in states.items() if state.get("smoke_test_due")],
         "restart": restart,
         "gateway_tls_first": [host for host, state in states.items() if state.get("gateway_tls_first")],

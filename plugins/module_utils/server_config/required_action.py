@@ -80,7 +80,9 @@ def required_action(
     return {"action": action, "reasons": reasons, "keys": keys}
 
 
-def reload_first(running: dict[str, Any], recorded: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
+def config_to_reload_first(
+    running: dict[str, Any], recorded: dict[str, Any], desired: dict[str, Any]
+) -> dict[str, Any]:
     """Return the configuration to reload before a restart, so the gateway already has TLS during the restart.
 
     Empty if no TLS is added, or if the loaded configuration is unknown. Arguments as for `required_action`. Raises

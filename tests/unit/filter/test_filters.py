@@ -255,7 +255,7 @@ def test_a_host_where_nothing_runs_has_nothing_to_reload_first() -> None:
     assert nats_required_action({"running": False}, desired={"version": "2.10.27"}) == {
         "required_action": {"action": "start", "reasons": ["no nats-server process is running"], "keys": []},
         "untouched": False,
-        "reload_first": {},
+        "gateway_tls_first": False,
     }
 
 

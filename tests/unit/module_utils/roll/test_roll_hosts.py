@@ -48,6 +48,22 @@ def test_plan_has_the_arguments_of_each_host_that_restarts() -> None:
     assert list(found["actions"]) == ["n1", "n2"]
 
 
+@pytest.mark.parametrize(
+    ("second", "verified"),
+    [
+        ({"untouched": True, "cluster_verified": True}, True),
+        ({"untouched": False, "cluster_verified": True}, False),
+        ({"untouched": True, "cluster_verified": False}, False),
+        ({"untouched": True}, False),
+    ],
+)
+def test_cluster_is_verified_only_while_no_host_has_changed(second: dict[str, Any], verified: bool) -> None:
+    states = {"n1": state(untouched=True, cluster_verified=True), "n2": state(**second)}
+    assert roll_hosts(states)["verified"] is verified
+    # The state of n3 is unknown.
+    assert roll_hosts(states, {"n1": "s1", "n2": "s2", "n3": "s3"})["verified"] is False
+
+
 def test_lines_have_the_action_of_each_host_its_reasons_and_its_tuning() -> None:
     start = {"required_action": {"action": "start", "reasons": ["no nats-server process is running"]}}
     reload = {"required_action": {"action": "reload", "reasons": ["accounts differs", "cluster.routes differs"]}}

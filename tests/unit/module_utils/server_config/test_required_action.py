@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.required_action import (
+    config_to_reload_first,
     epoch,
-    reload_first,
     required_action,
     serves,
 )
@@ -133,13 +133,13 @@ def test_gateway_gets_tls_by_a_reload_only_if_the_running_version_is_known() -> 
     old, new = {"gateway": gateway, "port": 4222}, {"gateway": {**gateway, "tls": tls}, "port": 4333}
     running = {"running": True, "instance": "boot/7/100"}
     recorded = {"instance": "boot/7/100", "config": old}
-    first = reload_first(running, recorded, {"config": new})
+    first = config_to_reload_first(running, recorded, {"config": new})
     assert first["gateway"]["tls"] == tls
     assert first["port"] == 4222
-    assert reload_first(running, recorded, {"config": old}) == {}
-    assert reload_first(running, {**recorded, "instance": "boot/8/1"}, {"config": new}) == {}
-    assert reload_first(running, {}, {"config": new}) == {}
-    assert reload_first({"running": False}, recorded, {"config": new}) == {}
+    assert config_to_reload_first(running, recorded, {"config": old}) == {}
+    assert config_to_reload_first(running, {**recorded, "instance": "boot/8/1"}, {"config": new}) == {}
+    assert config_to_reload_first(running, {}, {"config": new}) == {}
+    assert config_to_reload_first({"running": False}, recorded, {"config": new}) == {}
 
 
 @pytest.mark.parametrize(
