@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The job that describes the lake's tables to other tools.
 
-It writes three files from the declarations of the tables: `catalogue.sql` registers the Delta tables in a metastore,
-`sources.yml` makes them sources of dbt, and `contract.odcs.yaml` is a data contract (Open Data Contract Standard 3). The job
-`delta` writes the tables' logs, with the same descriptions; a table without a log, such as one without rows, is not registered.
+It writes four files from the declarations of the tables: `catalogue.sql` registers the Delta tables in a metastore,
+`sources.yml` makes them sources of dbt, `contract.odcs.yaml` is a data contract (Open Data Contract Standard 3), and
+`insights.ipynb` is a notebook. The job `delta` writes the tables' logs, with the same descriptions; a table without a log, such
+as one without rows, is not registered.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from jetstream_insights import silver
 from jetstream_insights.findings import lifetime
 from jetstream_insights.gold import TABLES
 from jetstream_insights.gold.tables import Col
+from jetstream_insights.notebook import notebook
 
 if TYPE_CHECKING:  # The documentation is generated without the libraries of the lake.
     from jetstream_insights.lake import Lake
@@ -91,6 +94,7 @@ def write_catalogue(lake: Lake, folder: Path) -> dict[str, Any]:
         "catalogue.sql": "\n".join(_statements(lake_uri, logged)),
         "sources.yml": yaml.safe_dump(_dbt_sources(tables), sort_keys=False, width=120),
         "contract.odcs.yaml": yaml.safe_dump(_contract(lake_uri, tables), sort_keys=False, width=120),
+        "insights.ipynb": json.dumps(notebook(lake_uri, tables), indent=1),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

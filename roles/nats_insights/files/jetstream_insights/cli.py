@@ -146,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
         "gold: daily reports, histories and forecasts from those; findings: the problems of the fleet; "
         "report: HTML, JSON, Markdown and CSV of the last day; maintain: join small files, remove expired and replaced "
         "files; delta: Delta Lake logs that list the published files, for other engines; "
-        "catalogue: descriptions of the tables for metastores (SQL), dbt and data contracts; "
+        "catalogue: descriptions of the tables for metastores (SQL), dbt and data contracts, and a notebook; "
         "verify: nothing, only the files of --checks, --thresholds, --hosts and --journal are verified; "
         "session: nothing, it keeps Spark running for the runs of others with the same --session"
     )
