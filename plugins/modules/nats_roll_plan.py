@@ -230,13 +230,17 @@ batches:
           tolerate: [n1-c1]
           shared: true
           reason: the gate after the last batch also evaluated this stop, and nothing has changed since
-      drain: {leaders: true, clients: true, r1_policy: accept, avoid_servers: []}
+      drain: {leaders: true, clients: true, replicas: false, accept_loss: false, r1_policy: accept, avoid_servers: []}
       progress: {title: batch 2 of 2 (n1), step: 2, steps: 2, began: 1795254003}
   contains:
     number:
       description: Number of the batch, from 1.
       returned: always
       type: int
+    action:
+      description: The step of the batch, in plans with different steps. Empty here.
+      returned: always
+      type: str
     hosts:
       description: The hosts that restart together. Without O(hosts), the names of their servers.
       returned: always
@@ -281,7 +285,8 @@ batches:
     drain:
       description: Whether leaders and clients are moved off the servers before their stop (C(leaders), C(clients)), how
         single replicas are treated (C(r1_policy)), and the servers that should not receive leaders
-        (C(avoid_servers)).
+        (C(avoid_servers)). In plans that remove servers, also whether all replicas are moved (C(replicas)) and whether
+        single replicas may be lost (C(accept_loss)).
       returned: always
       type: dict
     progress:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..batch import Batch, BatchGate, Drain, number_batches
 from .gates import STUCK_TIMEOUT, Gate, Steps, gate_covers
 from .restart_plan import BatchEffect
 
@@ -74,82 +75,69 @@ def batch_documents(
 
     `batches`: names of servers. `hosts`: server → host. `reasons`, `effects`: one for each batch, in order; empty if the
     cluster could not be read."""
-    documents = []
+    made = []
     for index, servers in enumerate(batches):
-        later = [name for batch in batches[index + 1 :] for name in batch]
         names = [hosts[name] for name in servers]
-        title = f"batch {index + 1} of {len(batches)} ({', '.join(names)})"
-        progress = {"title": title, "step": index + 1, "steps": len(batches), "began": rolling.began}
-        documents.append(
-            {
-                "number": index + 1,
-                "hosts": names,
-                "servers": list(servers),
-                "title": title,
-                "reason": reasons[index] if reasons else "",
-                **(effects[index].__dict__ if effects else {"leaders": None, "groups": None}),
-                "remaining": [hosts[name] for name in later],
-                "gates": _gates(batches, index, hosts, rolling, progress) if rolling.gated else {},
-                "drain": {
-                    "leaders": rolling.gated and (rolling.steps.drain or rolling.steps.move_single_replicas),
-                    "clients": rolling.gated and rolling.options["drain_clients"],
-                    "r1_policy": "move" if rolling.steps.move_single_replicas else "accept",
+        effect = effects[index].__dict__ if effects else {"leaders": None, "groups": None}
+        moves_replicas = rolling.steps.move_single_replicas
+        made.append(
+            Batch(
+                title=f"batch {index + 1} of {len(batches)} ({', '.join(names)})",
+                hosts=names,
+                servers=servers,
+                gates=_gates(batches, index, hosts, rolling) if rolling.gated else {},
+                drain=Drain(
+                    leaders=rolling.gated and (rolling.steps.drain or moves_replicas),
+                    clients=rolling.gated and rolling.options["drain_clients"],
+                    r1_policy="move" if moves_replicas else "accept",
                     # Leaders that moved to these servers would have to move again.
-                    "avoid_servers": later,
-                },
-                "progress": progress,
-            }
+                    avoid_servers=_later(batches, index),
+                ),
+                details={"reason": reasons[index] if reasons else "", **effect},
+            )
         )
-    return documents
+    return number_batches(made, rolling.began)
+
+
+def _later(batches: Sequence[Sequence[str]], index: int) -> list[str]:
+    return [name for batch in batches[index + 1 :] for name in batch]
 
 
 def _gates(
-    batches: Sequence[Sequence[str]],
-    index: int,
-    hosts: Mapping[str, str],
-    rolling: Rolling,
-    progress: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the arguments of the batch's gates."""
-    options, steps, servers = rolling.options, rolling.steps, list(batches[index])
-    later = [name for batch in batches[index + 1 :] for name in batch]
-    policy = "accept" if steps.move_single_replicas else rolling.r1_policy
-    samples, between = options["samples"], options["span_between"]
-    before = {
-        "stop_servers": servers,
-        "stop_policy": "fail",
-        "stuck_timeout": STUCK_TIMEOUT,
-        "samples": samples,
-        "span": between if index else options["span"],
-        "r1_policy": policy,
+    batches: Sequence[Sequence[str]], index: int, hosts: Mapping[str, str], rolling: Rolling
+) -> dict[str, BatchGate]:
+    """Return the gates of the batch."""
+    options, steps, servers, later = rolling.options, rolling.steps, list(batches[index]), _later(batches, index)
+    between = options["span_between"]
+    before = BatchGate(
+        stop_servers=servers,
+        stuck_timeout=STUCK_TIMEOUT,
+        samples=options["samples"],
+        span=between if index else options["span"],
+        r1_policy="accept" if steps.move_single_replicas else rolling.r1_policy,
         # The restart may fix the faults of the batch's own servers.
-        "tolerate": _tolerated(rolling, [*servers, *later], servers),
-        "progress": progress,
-        "previous": None,
-        "previous_host": "",
-        "shared": False,
-        "reason": "",
-    }
-    drained = {
-        **before,
-        "stuck_timeout": None,
-        "samples": 1,
-        "span": 0,
+        tolerate=_tolerated(rolling, [*servers, *later], servers),
+    )
+    drained = replace(
+        before,
+        stuck_timeout=None,
+        samples=1,
+        span=0,
         # A single replica that could not be moved refuses the stop.
-        "r1_policy": "fail" if steps.move_single_replicas else rolling.r1_policy,
-    }
+        r1_policy="fail" if steps.move_single_replicas else rolling.r1_policy,
+    )
     shared = not rolling.stays_down and not steps.separation()
-    after = {
-        **before,
-        "stop_servers": list(batches[index + 1]) if shared and later else [],
+    after = replace(
+        before,
+        stop_servers=list(batches[index + 1]) if shared and later else [],
         # Problems that concern only the stop of the next batch are left to the next batch's gate.
-        "stop_policy": "fail" if rolling.stays_down else "report",
-        "stuck_timeout": None,
-        "span": between if later or rolling.stays_down else options["span"],
-        "tolerate": _tolerated(rolling, later),
-    }
+        stop_policy="fail" if rolling.stays_down else "report",
+        stuck_timeout=None,
+        span=between if later or rolling.stays_down else options["span"],
+        tolerate=_tolerated(rolling, later),
+    )
     if index:
-        before = {**before, **_previous(batches, index, hosts, rolling)}
+        before = replace(before, **_previous(batches, index, hosts, rolling))
     return {"before": before, "drained": drained, "after": after}
 
 

@@ -28,8 +28,8 @@ ROLLING = Rolling(OPTIONS, "accept", began=1795254003, versions=dict.fromkeys(HO
 
 
 def gates(rolling: Rolling, name: str, key: str) -> list[Any]:
-    """Return one argument of the gate `name` of each batch."""
-    return [batch["gates"][name][key] for batch in batch_documents(BATCHES, HOSTS, rolling)]
+    """Return one argument of the gate `name` of each batch, None if the batch leaves it to the role."""
+    return [batch["gates"][name].get(key) for batch in batch_documents(BATCHES, HOSTS, rolling)]
 
 
 def test_document_names_hosts_servers_and_later_hosts() -> None:
@@ -46,7 +46,15 @@ def test_document_names_hosts_servers_and_later_hosts() -> None:
         "groups": 4,
     }
     assert second["progress"] == {"title": "batch 2 of 3 (h2, h3)", "step": 2, "steps": 3, "began": 1795254003}
-    assert second["drain"] == {"leaders": True, "clients": True, "r1_policy": "accept", "avoid_servers": ["n4"]}
+    assert second["drain"] == {
+        "leaders": True,
+        "clients": True,
+        "replicas": False,
+        "accept_loss": False,
+        "r1_policy": "accept",
+        "avoid_servers": ["n4"],
+    }
+    assert all(gate["progress"] == second["progress"] for gate in second["gates"].values())
     assert (last["reason"], last["remaining"]) == ("has the meta leader", [])
     assert batch_documents([], {}, ROLLING) == []
 
