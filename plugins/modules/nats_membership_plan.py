@@ -129,10 +129,22 @@ options:
     elements: str
     default: []
   tolerate:
-    description: Problem codes, servers and assets that every gate accepts, for RV(gate) and RV(leaving).
+    description: Problem codes, servers and assets that every gate accepts, for RV(gate) and RV(batches).
     type: list
     elements: str
     default: []
+  rebalance:
+    description: With V(scale_out), whether the last step rebalances replicas and leaders.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds within which the servers that join must have their replicas, for RV(batches).
+    type: float
+    default: 3600
+  stall_timeout:
+    description: Seconds without progress after which the wait for these replicas fails, for RV(batches).
+    type: float
+    default: 300
 seealso:
   - module: natsops.jetstream.nats_server_evacuate
   - module: natsops.jetstream.nats_meta_peer
@@ -194,8 +206,7 @@ leaving:
   description: >-
     The servers that leave, in order. Each entry shows whether the server answers, whether it is a member of the meta
     group, whether it is on a reachable host, and its Raft groups. A server that neither answers nor is a member has
-    already left. C(gates) contains the gates C(before) its stop and C(after) its removal, each like RV(gate); it is
-    null if the server is not stopped or not removed.
+    already left.
   returned: success
   type: list
   elements: dict
@@ -203,14 +214,59 @@ leaving:
     - {host: n5, server_name: n5-c1, cluster: C1, jetstream: true, answers: true, meta_member: true, reachable: true,
        groups: [stream APP/ORDERS]}
 gate:
-  description: The health gate before the first change. C(expected) are its servers, C(stop_servers) those about to be
-    stopped, and C(tolerate) the accepted problems, as in M(natsops.jetstream.nats_cluster_health).
+  description: The health gate before the first change, in the form of C(gates) of RV(batches). C(expected) are its
+    servers, and C(tolerate) the accepted problems.
   returned: success
   type: dict
   sample:
     expected: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
     tolerate: []
     stop_servers: []
+batches:
+  description:
+    - The steps of the operation in order, each in the form of C(batches) of M(natsops.jetstream.nats_roll_plan). Empty
+      if the operation is refused.
+    - C(action) is the step (V(join), V(decommission), V(deploy) or V(rebalance)), and C(hosts) are the reachable hosts
+      that take part in it.
+    - The step V(join) has the gate C(after), which waits for the replicas of the new servers. The step V(decommission)
+      has the gate C(before) the stop of the server, if it is running, and the gate C(after) its removal, if it has
+      not left yet.
+    - With C(drain.replicas), leaders and replicas are moved off the server before its stop; C(drain.accept_loss) is
+      whether single replicas may be lost. C(exclude_first) is whether the server must first be excluded from new
+      replicas.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - number: 1
+      action: decommission
+      hosts: [n5]
+      servers: [n5-c1]
+      title: "step 1 of 2: decommission n5-c1"
+      remaining: [n1, n2, n3, n4]
+      gates:
+        before:
+          expected: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
+          stop_servers: [n5-c1]
+          tolerate: [n5-c1]
+        after:
+          expected: [{host: n1, server_name: n1-c1, cluster: C1, jetstream: true}]
+          tolerate: []
+      drain: {leaders: true, clients: false, replicas: true, accept_loss: false, r1_policy: accept, avoid_servers: []}
+      exclude_first: true
+      progress: {title: "step 1 of 2: decommission n5-c1", step: 1, steps: 2, began: 1795254003}
+next_operation:
+  description: The value of O(operation) with which to plan again after the steps; empty if they complete the operation.
+    A dead machine is removed only after the machine with a different name that replaces it has joined.
+  returned: success
+  type: str
+  sample: ""
+result:
+  description: The result of a completed replacement, as readable text. Empty without O(replace).
+  returned: success
+  type: list
+  elements: str
+  sample: []
 leaving_down:
   description: Names of the servers that leave, do not answer, and are still members of the meta group.
   returned: success
@@ -263,6 +319,7 @@ problems:
       servers: []
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -279,10 +336,14 @@ from ..module_utils.placement.membership_plan import (
     InventoryServer,
     Leaver,
     MembershipOptions,
-    MembershipPlan,
-    first_gate,
-    leaver_gates,
     plan_membership,
+)
+from ..module_utils.placement.membership_steps import (
+    StepOptions,
+    first_gate,
+    next_operation,
+    result_lines,
+    step_documents,
 )
 from ..module_utils.placement.scale_in import ScaleInRules
 from ..module_utils.screen import listed
@@ -359,6 +420,10 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
     dead = [name for name in judged if name in members and name not in cluster.names]
     lost, unread = leaderless(connections, rules.accept_loss) if dead else ([], [])
     made = plan_membership(cluster, request, rules, lost, unread)
+    options = StepOptions(
+        **{name: params[name] for name in ("tolerate", "rebalance", "wait_timeout", "stall_timeout")},
+        began=int(time.time()),
+    )
     return {
         "changed": False,
         "refusals": list(made.refusals),
@@ -367,11 +432,11 @@ def plan(connections: Connections, params: Mapping[str, Any]) -> dict[str, Any]:
         "warnings_found": list(made.warnings),
         "joining": list(made.joining),
         "running": [member.as_dict() for member in made.running],
-        "gate": first_gate(made, request).as_dict(params["tolerate"]),
-        "leaving": [
-            {**_leaver(item, cluster), "gates": _leaver_gates(made, request, index, params["tolerate"])}
-            for index, item in enumerate(made.leaving)
-        ],
+        "gate": first_gate(made, request, options).as_dict(),
+        "batches": step_documents(made, request, rules, options),
+        "next_operation": next_operation(request),
+        "result": result_lines(request, params["accept_loss"]),
+        "leaving": [_leaver(item, cluster) for item in made.leaving],
         "leaving_down": list(made.leaving_down),
         "returning": list(made.returning),
         "remaining": list(made.remaining),
@@ -397,13 +462,6 @@ def _leaver(item: Leaver, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _leaver_gates(
-    made: MembershipPlan, request: MembershipOptions, index: int, tolerate: Sequence[str]
-) -> dict[str, Any]:
-    gates = zip(("before", "after"), leaver_gates(made, request, index))
-    return {name: gate.as_dict(tolerate) if gate else None for name, gate in gates}
-
-
 def main() -> None:
     module = make_module(
         {
@@ -425,6 +483,9 @@ def main() -> None:
             "r1_policy": {"type": "str", "choices": ["fail", "move"], "default": "fail"},
             "accept_loss": {"type": "list", "elements": "str", "default": []},
             "tolerate": {"type": "list", "elements": "str", "default": []},
+            "rebalance": {"type": "bool", "default": False},
+            "wait_timeout": {"type": "float", "default": 3600},
+            "stall_timeout": {"type": "float", "default": 300},
             **ACCOUNT_USERS_SPEC,
         }
     )

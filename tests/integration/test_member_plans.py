@@ -66,10 +66,15 @@ def test_leaving_servers_are_checked(five: NatsProcesses, placed: Placed, plan: 
         (name, True, True) for name in leaving
     ]
 
+    steps = [(step["action"], step["servers"]) for step in found["batches"]]
+    assert steps == [("decommission", [leaving[0]]), ("decommission", [leaving[1]]), ("deploy", [])]
+    assert [step["gates"]["before"]["stop_servers"] for step in found["batches"][:2]] == [[name] for name in leaving]
+
     few = plan(
         "nats_membership_plan", operation="scale_in", leaving=five.names[:3], account_users=users, r1_policy="move"
     )
     assert {problem["code"] for problem in few["problems"]} == {"scale_in_too_few", "scale_in_no_room"}
+    assert few["batches"] == []
     kept = plan("nats_membership_plan", operation="scale_in", leaving=[home], account_users=users)
     refused = {"scale_in_single_replica"} if five.version.startswith("2.10.") else set()
     assert {problem["code"] for problem in kept["problems"] if problem["severity"] == "error"} == refused

@@ -107,49 +107,6 @@ class MembershipPlan:
     scale_in: ScaleInPlan = field(default_factory=ScaleInPlan)
 
 
-@dataclass(frozen=True)
-class MemberGate:
-    """A health gate of the operation."""
-
-    #: The servers that the cluster must have.
-    expected: tuple[InventoryServer, ...]
-    #: Names of the servers that are known to be down or are about to be stopped, so their faults are tolerated.
-    tolerate: tuple[str, ...] = ()
-    #: Names of the servers that are about to be stopped.
-    stop_servers: tuple[str, ...] = ()
-
-    def as_dict(self, tolerate: Iterable[str]) -> dict[str, Any]:
-        """Return the gate for the result of a module. `tolerate`: problems that every gate tolerates."""
-        return {
-            "expected": [member.as_dict() for member in self.expected],
-            "tolerate": [*tolerate, *self.tolerate],
-            "stop_servers": list(self.stop_servers),
-        }
-
-
-def first_gate(made: MembershipPlan, request: MembershipOptions) -> MemberGate:
-    """Return the gate before the first change."""
-    if request.operation == SCALE_IN:
-        leaving = tuple(item.member for item in made.leaving if item.answers)
-        return MemberGate((*request.members, *leaving), made.leaving_down)
-    known_down = (*made.leaving_down, *made.returning) if request.operation == REPLACE else ()
-    return MemberGate(made.running, known_down)
-
-
-def leaver_gates(
-    made: MembershipPlan, request: MembershipOptions, index: int
-) -> tuple[MemberGate | None, MemberGate | None]:
-    """Return the gates before the stop of a leaving server and after its removal. A server that does not answer is not
-    stopped, and one that has already left is not removed."""
-    leaver = made.leaving[index]
-    name = leaver.member.server_name
-    # Servers that leave later keep running until then.
-    remaining = (*request.members, *(item.member for item in made.leaving[index + 1 :] if item.answers))
-    before = MemberGate((*remaining, leaver.member), (*made.leaving_down, name), (name,))
-    after = MemberGate(remaining, tuple(down for down in made.leaving_down if down != name))
-    return before if leaver.answers else None, after if leaver.answers or leaver.meta_member else None
-
-
 def plan_membership(
     cluster: Cluster,
     request: MembershipOptions,

@@ -17,12 +17,9 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.member
     SCALE_IN,
     SCALE_OUT,
     InventoryServer,
-    MemberGate,
     MembershipOptions,
     MembershipPlan,
-    first_gate,
     foreign_store_problems,
-    leaver_gates,
     membership_problems,
     plan_membership,
 )
@@ -495,41 +492,3 @@ def test_a_store_of_a_namesake_is_refused(server: str, stored: list[str], refuse
     assert [(one.code, one.servers) for one in found] == [("roll_foreign_store", ("n3",))] * refused
     # Servers older than 2.10 do not report the names of the members.
     assert not list(foreign_store_problems(cluster(["n1", "n2", "n3"], orders), {server: stored}))
-
-
-def gate_names(gate: MemberGate | None) -> tuple[list[str], list[str], list[str]] | None:
-    """Return the expected, tolerated and stopped servers of a gate."""
-    if gate is None:
-        return None
-    found = gate.as_dict(["meta_pending"])
-    assert found["tolerate"][0] == "meta_pending"
-    return [member["server_name"] for member in found["expected"]], found["tolerate"][1:], found["stop_servers"]
-
-
-def test_each_leaver_has_a_gate_before_its_stop_and_after_its_removal() -> None:
-    """n6 is down but still a member, n5 and n4 are running, and n7 has left already."""
-    among = live(FIVE, known=[*FIVE, "n6"])
-    request = MembershipOptions(SCALE_IN, "the cluster C1", hosts(["n1", "n2", "n3"]), hosts(["n4", "n5", "n6", "n7"]))
-    made = plan_membership(among, request, RULES)
-    order = [item.member.server_name for item in made.leaving]
-    assert set(order[:2]) == {"n6", "n7"} and set(order[2:]) == {"n4", "n5"}
-    assert gate_names(first_gate(made, request)) == (["n1", "n2", "n3", *order[2:]], ["n6"], [])
-    gates = {name: leaver_gates(made, request, index) for index, name in enumerate(order)}
-    assert gates["n7"] == (None, None)
-    assert (gates["n6"][0], gate_names(gates["n6"][1])) == (None, (["n1", "n2", "n3", *order[2:]], [], []))
-    first, last = order[2:]
-    assert gate_names(gates[first][0]) == (["n1", "n2", "n3", last, first], ["n6", first], [first])
-    assert gate_names(gates[first][1]) == (["n1", "n2", "n3", last], ["n6"], [])
-    assert gate_names(gates[last][0]) == (["n1", "n2", "n3", last], ["n6", last], [last])
-    assert gate_names(gates[last][1]) == (["n1", "n2", "n3"], ["n6"], [])
-
-
-@pytest.mark.parametrize(
-    ("operation", "options", "tolerated"),
-    [(REPLACE, {"replace": "n3"}, ["n3"]), (SCALE_OUT, {}, []), (KEEP, {}, [])],
-)
-def test_only_a_replacement_tolerates_its_server(operation: str, options: dict[str, Any], tolerated: list[str]) -> None:
-    among = live(["n1", "n2"], known=["n1", "n2", "n3"])
-    request = MembershipOptions(operation, "the cluster C1", hosts(["n1", "n2", "n3"]), **options)
-    made = plan_membership(among, request, RULES)
-    assert gate_names(first_gate(made, request)) == (["n1", "n2"], tolerated, [])
