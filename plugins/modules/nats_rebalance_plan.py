@@ -65,9 +65,15 @@ options:
     type: str
   max_concurrent:
     description:
-      - Number of moves in each of RV(waves). These moves run at the same time, each of a different stream.
+      - Number of moves in each of RV(batches). These moves run at the same time, each of a different stream.
     type: int
     default: 1
+  together:
+    description:
+      - Whether RV(batches) has a single batch with all moves, so a run in check mode evaluates each move on the state
+        after the previous one.
+    type: bool
+    default: false
   throughput:
     description:
       - Bytes per second that a move copies, to estimate the time. M(natsops.jetstream.nats_replica_moves) returns the
@@ -155,12 +161,20 @@ moves:
   type: list
   elements: dict
   sample: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]
-waves:
-  description: The content of RV(moves), grouped into moves that run at the same time.
+batches:
+  description: The content of RV(moves), grouped into the C(moves) that run at the same time, in the form of
+    C(batches) of M(natsops.jetstream.nats_roll_plan). C(moves_left) are the moves of this batch and all later
+    ones.
   returned: success
   type: list
-  elements: list
-  sample: [[{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]]
+  elements: dict
+  sample:
+    - number: 1
+      title: "wave 1 of 1: APP/ORDERS"
+      servers: [n1-c1, n4-c1]
+      moves: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]
+      moves_left: [{account: APP, stream: ORDERS, from: n1-c1, to: n4-c1, bytes: 420000, seconds: 3.0, goal: bytes}]
+      progress: {title: "wave 1 of 1: APP/ORDERS", step: 1, steps: 1, began: 1795254003}
 bytes_moved:
   description: Total bytes copied by all moves.
   returned: success
@@ -232,11 +246,11 @@ from ..module_utils.placement.cluster_reader import RATE_OPTIONS, read_with_rate
 from ..module_utils.placement.rebalance import (
     RebalanceOptions,
     RebalancePlan,
+    move_batches,
     plan_of_moves,
     plan_rebalance,
     rebalance_page,
     total_seconds,
-    waves,
 )
 from ..module_utils.placement.rebalance_plan import PlanRefused, plan_document, remaining_moves
 from ..module_utils.placement.rules import server_zones
@@ -267,11 +281,13 @@ def plan(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     written = given is None and params["plan_file"] is not None
     if written and not module.check_mode:
         _write(params["plan_file"], document)
+    began = int(time.time())
     return {
         "changed": written,
-        "began": int(time.time()),
+        "began": began,
         "reused": given is not None,
         "plan": document,
+        "batches": move_batches(made.moves, params["max_concurrent"], params["together"], began),
         **_result(made, params["max_concurrent"], source),
     }
 
@@ -344,7 +360,6 @@ def _result(made: RebalancePlan, concurrent: int, source: str) -> dict[str, Any]
     return {
         **(rebalance_page(made, concurrent) + page(*filter(None, [source]))).as_dict(),
         "moves": [move.as_dict() for move in made.moves],
-        "waves": [[move.as_dict() for move in wave] for wave in waves(made.moves, concurrent)],
         "bytes_moved": made.bytes_moved,
         "least_bytes": made.least_bytes,
         "seconds": round(total_seconds(made.moves, concurrent), 1),
@@ -364,6 +379,7 @@ def main() -> None:
             "max_moves": {"type": "int", "default": 20},
             "max_bytes_moved": {"type": "str"},
             "max_concurrent": {"type": "int", "default": 1},
+            "together": {"type": "bool", "default": False},
             "throughput": {"type": "str", "default": "50MiB"},
             "zone_tag_prefix": {"type": "str", "default": "az:"},
             **RATE_OPTIONS,

@@ -122,7 +122,7 @@ def test_replicas_move_by_a_plan(five: NatsProcesses, placed: Placed, plan: Plan
         assert found["before"][item["to"]]["bytes"] == min(load["bytes"] for load in found["before"].values())
     assert spread(found["after"]) < spread(found["before"])
     assert found["bytes_moved"] == sum(item["bytes"] for item in moves) >= found["least_bytes"]
-    assert [item for wave in found["waves"] for item in wave] == moves
+    assert [item for batch in found["batches"] for item in batch["moves"]] == moves
 
     # Test limits, and servers that do not exist.
     one = plan("nats_rebalance_plan", max_bytes_moved=str(moves[0]["bytes"]), **options)

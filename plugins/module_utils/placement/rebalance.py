@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..batch import Batch, number_batches
 from ..health.rules import group_problems
 from ..nats.model import Cluster, RaftGroup, Server, Stream
 from ..problem import Problem
@@ -192,6 +193,26 @@ def waves(moves: Sequence[ReplicaMove], concurrent: int) -> list[list[ReplicaMov
             found.append([])
         found[-1].append(move)
     return found
+
+
+def move_batches(
+    moves: Sequence[ReplicaMove], concurrent: int, together: bool = False, began: int = 0
+) -> list[dict[str, Any]]:
+    """Return the waves as documents, each with its `moves` and with the `moves_left` from its beginning on. `together`:
+    whether all moves are in one wave. `began`: when the plan was made, in seconds since 1970."""
+    groups = [list(moves)] if together and moves else waves(moves, concurrent)
+    batches = []
+    for index, wave in enumerate(groups):
+        streams = ", ".join(move.label for move in wave)
+        left = [move.as_dict() for later in groups[index:] for move in later]
+        batches.append(
+            Batch(
+                title=f"wave {index + 1} of {len(groups)}: {streams}",
+                servers=list(dict.fromkeys(name for move in wave for name in (move.source, move.target))),
+                details={"moves": [move.as_dict() for move in wave], "moves_left": left},
+            )
+        )
+    return number_batches(batches, began)
 
 
 def total_seconds(moves: Sequence[ReplicaMove], concurrent: int) -> float:

@@ -16,6 +16,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.placement.rebala
     RebalanceOptions,
     RebalancePlan,
     ReplicaMove,
+    move_batches,
     plan_of_moves,
     plan_rebalance,
     rebalance_page,
@@ -173,6 +174,18 @@ def test_waves_and_their_limits() -> None:
     assert [[move.stream for move in wave] for wave in waves(moves, 3)] == [["A", "B"], ["B", "C"]]
     assert [len(wave) for wave in waves(moves, 1)] == [1, 1, 1, 1]
     assert (total_seconds(moves, 3), total_seconds(moves, 1)) == (9, 15)
+
+
+def test_each_batch_of_moves_lists_the_moves_that_are_left() -> None:
+    moves = [ReplicaMove("APP", name, "n1", target, 100, 1) for name, target in (("A", "n4"), ("B", "n5"), ("B", "n4"))]
+    first, last = move_batches(moves, 3, began=1795254003)
+    assert [[move["stream"] for move in batch["moves"]] for batch in (first, last)] == [["A", "B"], ["B"]]
+    assert first["moves_left"] == first["moves"] + last["moves"] and last["moves_left"] == last["moves"]
+    assert (first["title"], first["servers"]) == ("wave 1 of 2: APP/A, APP/B", ["n1", "n4", "n5"])
+    assert last["progress"] == {"title": "wave 2 of 2: APP/B", "step": 2, "steps": 2, "began": 1795254003}
+    (together,) = move_batches(moves, 1, together=True)
+    assert [move["to"] for move in together["moves"]] == ["n4", "n5", "n4"]
+    assert move_batches([], 1, together=True) == move_batches([], 1) == []
 
 
 def test_the_lines_list_the_costs_and_the_streams_that_stay() -> None:
