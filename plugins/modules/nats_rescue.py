@@ -259,32 +259,38 @@ copies:
   returned: success, and on failures of a step
   type: dict
   sample: {n1-c1: /srv/nats-rescue/n1-c1, n2-c1: /srv/nats-rescue/n2-c1}
-steps:
-  description: The completed or planned steps. A step that runs on the hosts contains its C(commands).
+batches:
+  description:
+    - The completed or planned steps in order, each in the form of C(batches) of
+      M(natsops.jetstream.nats_roll_plan). C(action) is the step, and C(title) describes it.
+    - With RV(fresh), the C(hosts) take part in the step, which the C(commands) perform by hand.
   returned: success, and on failures of a step
   type: list
   elements: dict
   sample:
-    - {step: remove, server: n3-c1, does: remove n3-c1 from the meta group and from every stream}
-transfers:
-  description: With RV(fresh), the commands that transfer the copies of the stores to O(copies).
-  returned: success, and on failures of a step
-  type: list
-  elements: str
-  sample: []
+    - number: 2
+      action: remove
+      hosts: []
+      servers: [n3-c1]
+      title: remove n3-c1 from the meta group and from every stream
+      remaining: []
+      gates: {}
+      progress: {title: remove n3-c1 from the meta group and from every stream, step: 2, steps: 3, began: 0}
+      commands: []
 next_step:
   description: The operator's next action after the rescue.
   returned: success, and on failures of a step
   type: str
 done:
-  description: The completed steps, with their observed results (C(seen)). Empty in check mode.
+  description: The completed steps, each as in RV(batches) with its observed result (C(seen)). Empty in check mode.
   returned: success, and on failures of a step
   type: list
   elements: dict
   sample:
-    - step: remove
-      server: n3-c1
-      does: remove n3-c1 from the meta group and from every stream
+    - number: 2
+      action: remove
+      servers: [n3-c1]
+      title: remove n3-c1 from the meta group and from every stream
       seen: n3-c1 is no longer a member
 """
 
@@ -420,8 +426,7 @@ def step_results(plan: RescuePlan, request: RescueOptions) -> dict[str, Any]:
         "refusal": listed(plan.refusals),
         "fresh": plan.fresh,
         "copies": copy_paths(plan.survivors, request) if plan.fresh else {},
-        "steps": [step.as_dict() for step in plan.steps],
-        "transfers": plan.transfers,
+        "batches": plan.batches,
         "next_step": plan.next_step,
         "done": [],
         "diff": {

@@ -174,7 +174,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
         "EVENTS": (True, MESSAGES),
         "SINGLE": (False, MESSAGES),
     }
-    assert [step["step"] for step in planned["steps"]] == ["rescue", "remove", "remove", "remove", "wait"]
+    assert [step["action"] for step in planned["batches"]] == ["rescue", "remove", "remove", "remove", "wait"]
 
     unnamed = rescue(dead_servers=DEAD[:2])
     assert "n5 counts for the meta group and does not answer, but is not listed as dead" in unnamed["msg"]
@@ -202,7 +202,7 @@ def test_three_of_five_are_destroyed(cluster: NatsProcesses, run_module: Runner,
 
     done = rescue(lost=["APP/GONE", "APP/SCRATCH"])
     assert not done.get("failed"), done
-    assert [step["step"] for step in done["done"]] == ["rescue", "remove", "remove", "remove", "wait"]
+    assert [step["action"] for step in done["done"]] == ["rescue", "remove", "remove", "remove", "wait"]
     meta = run_module("nats_cluster_info", cluster.sys_connection())["meta"]
     assert (meta["members"], meta["size"]) == (LEFT, 2)
     for stream in ("SAFE", "ORDERS", "EVENTS", "SINGLE"):
@@ -286,7 +286,7 @@ def test_a_stream_has_lost_its_majority_and_the_meta_group_has_not(
     assert seen.done and "no majority is lost" in seen.value["refused"][-1], seen.value
     destroy(cluster, "n3")
     seen = wait_until(lambda: rescue(check_mode=True), lambda said: not said["refused"], 60)
-    assert [step["step"] for step in seen.value["steps"]] == ["remove", "remove", "wait"], seen.value
+    assert [step["action"] for step in seen.value["batches"]] == ["remove", "remove", "wait"], seen.value
     done = rescue()
     assert not done.get("failed"), done
     for stream in PLACED:
@@ -308,7 +308,7 @@ def test_older_servers_are_not_rescued_in_place(
     planned = without_leader(rescue)
     assert planned["fresh"] and "but n1 2.10.27" in str(planned["lines"])
     assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}
-    assert [step["step"] for step in planned["steps"]] == ["stop", "copy", "bring", "save", "start", "restore"]
+    assert [step["action"] for step in planned["batches"]] == ["stop", "copy", "bring", "save", "start", "restore"]
     assert any(one.startswith("n1 alone cannot elect a meta leader of a fresh cluster") for one in planned["refused"])
     assert any("its host cannot be read over SSH: it is unreachable" in one for one in planned["refused"])
     assert [(item["stream"], item["stalled"], item["last_seq"]) for item in planned["streams"]] == [("ORDERS", True, 1)]

@@ -377,20 +377,23 @@ def _steps(
             f"let {_names(survivors)} elect a meta leader with {len(survivors)} of {meta.group.size} votes instead of "
             f"{quorum}, for at most five minutes"
         )
-        steps.append(RescueStep(RESCUE, does))
-    steps += [RescueStep(REMOVE, f"remove {name} from the meta group and from every stream", name) for name in removals]
+        steps.append(RescueStep(RESCUE, does, tuple(survivors)))
+    steps += [
+        RescueStep(REMOVE, f"remove {name} from the meta group and from every stream", (name,)) for name in removals
+    ]
     stalled = [fate.label for fate in fates if fate.stalled]
     what = f" of {len(stalled)} stalled streams" if stalled else ""
-    steps.append(
-        RescueStep(WAIT, f"wait until the meta group and the groups{what} have leaders with all data, and compare")
-    )
+    does = f"wait until the meta group and the groups{what} have leaders with all data, and compare"
+    steps.append(RescueStep(WAIT, does, tuple(survivors)))
     return tuple(steps)
 
 
 def _fresh_steps(
     left: Sequence[RescueHost], hosts: Mapping[str, RescueHost], request: RescueOptions
 ) -> tuple[RescueStep, ...]:
-    """Return the steps that restore the data in a fresh cluster of these servers. Each step can be repeated."""
+    """Return the steps that restore the data in a fresh cluster of these servers. Each step can be repeated. Servers
+    with renamed stores have already been stopped and copied."""
+    used = [host for host in left if not host.aside]
     names = _names(host.server for host in left)
     backups = f"{request.copies}/backup"
     leaving = sorted(hosts.get(name, RescueHost(name)).address for name in request.dead)
@@ -399,48 +402,46 @@ def _fresh_steps(
         "nats_cluster_restore_streams": ["*"],
         "nats_cluster_restore_max_replicas": len(left),
     }
-    return (
-        RescueStep(STOP, f"stop {names} cleanly and keep them stopped", commands=_by_hand(left, _stopping)),
-        RescueStep(
-            COPY,
-            "copy their stores",
-            commands=_by_hand(
-                left,
-                lambda host: (
-                    "natsops.jetstream.nats_store_copy",
-                    {"config": host.config, "store_dir": host.store_dir, "copy": host.copy},
-                ),
-            ),
-        ),
-        RescueStep(
-            BRING,
-            f"bring the copies to {request.copies}",
-            commands=tuple(bring_commands(left, request)),
-        ),
-        RescueStep(
+    steps = (
+        _host_step(STOP, f"stop {names} cleanly and keep them stopped", used, _by_hand(used, _stopping)),
+        _host_step(COPY, "copy their stores", used, _by_hand(used, _copying)),
+        _host_step(BRING, f"bring the copies to {request.copies}", left, bring_commands(left, request)),
+        _host_step(
             SAVE,
             "save each stream from its most complete copy and compare it with the files",
-            commands=(
+            left,
+            [
                 _ansible(
                     ["localhost"],
                     "natsops.jetstream.nats_store_backup",
-                    {
-                        "copies": copy_paths((host.server for host in left), request),
-                        "directory": backups,
-                    },
-                ),
-            ),
+                    {"copies": copy_paths((host.server for host in left), request), "directory": backups},
+                )
+            ],
         ),
-        RescueStep(
+        _host_step(
             START,
             f"rename their stores to {ASIDE}, and deploy a fresh cluster of {names}",
-            commands=(*_by_hand(left, _renaming), _playbook("deploy", {"nats_server_cluster_leaving": leaving})),
+            left,
+            [*_by_hand(left, _renaming), _playbook("deploy", {"nats_server_cluster_leaving": leaving})],
         ),
-        RescueStep(
+        _host_step(
             RESTORE,
             f"restore each stream with at most {len(left)} replicas and compare it with its backup",
-            commands=(_playbook("restore", {"nats_server_cluster_leaving": leaving, **restored}),),
+            left,
+            [_playbook("restore", {"nats_server_cluster_leaving": leaving, **restored})],
         ),
+    )
+    return tuple(step for step in steps if step.hosts)
+
+
+def _host_step(kind: str, does: str, hosts: Iterable[RescueHost], commands: Iterable[str]) -> RescueStep:
+    acting = list(hosts)
+    return RescueStep(
+        kind,
+        does,
+        tuple(host.server for host in acting),
+        tuple(host.address for host in acting),
+        tuple(commands),
     )
 
 
@@ -464,6 +465,11 @@ def _stopping(host: RescueHost) -> tuple[str, dict[str, Any]]:
     if host.unit:
         return "ansible.builtin.systemd_service", {"name": host.unit, "state": "stopped", "enabled": False}
     return "natsops.jetstream.nats_server_process", {"config": host.config, "state": "stopped"}
+
+
+def _copying(host: RescueHost) -> tuple[str, dict[str, Any]]:
+    options = {"config": host.config, "store_dir": host.store_dir, "copy": host.copy}
+    return "natsops.jetstream.nats_store_copy", options
 
 
 def _renaming(host: RescueHost) -> tuple[str, dict[str, Any]]:
@@ -511,14 +517,11 @@ def going_on(hosts: Mapping[str, RescueHost], expected: frozenset[str], request:
             refusals.append(
                 f"the store of {host.server} has not been copied, but an earlier rescue has renamed those of others"
             )
-    steps = _fresh_steps(left, hosts, request)
-    if all(host.aside for host in left):
-        steps = tuple(step for step in steps if step.kind not in (STOP, COPY))
     made = RescuePlan(
         tuple(host.server for host in left),
         tuple(sorted(request.dead)),
         refusals=tuple(refusals),
-        steps=steps,
+        steps=_fresh_steps(left, hosts, request),
         fresh=True,
     )
     return replace(

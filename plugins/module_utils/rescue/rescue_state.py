@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ..batch import Batch, number_batches
 from ..nats.account_names import account_labels
 from ..nats.model import Cluster
 from ..screen import Page
 
-#: The steps for servers before 2.15; each is carried out on the hosts.
+#: The steps for servers before 2.15; each is a task file of the role nats_cluster, in the folder rescue.
 STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore"
 
 
@@ -167,15 +168,14 @@ class Fate:
 
 @dataclass(frozen=True)
 class RescueStep:
-    """One step: its `kind`, the server that it concerns, and the commands that perform it by hand."""
+    """One step: its `kind`, the servers that it concerns, the hosts that act in it, and the commands that perform it by
+    hand."""
 
     kind: str
     does: str
-    server: str = ""
+    servers: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"step": self.kind, "server": self.server, "does": self.does, "commands": list(self.commands)}
 
 
 @dataclass(frozen=True)
@@ -200,9 +200,14 @@ class RescuePlan:
         return bool(self.steps) and not self.refusals
 
     @property
-    def transfers(self) -> list[str]:
-        """Return the commands that transfer the copies of the stores."""
-        return [command for step in self.steps if step.kind == BRING for command in step.commands]
+    def batches(self) -> list[dict[str, Any]]:
+        """Return the steps as documents, each with its `commands`."""
+        return number_batches(
+            [
+                Batch(step.does, step.kind, step.hosts, step.servers, details={"commands": list(step.commands)})
+                for step in self.steps
+            ]
+        )
 
     @property
     def next_step(self) -> str:

@@ -149,11 +149,11 @@ class Rescue:
         done: list[dict[str, Any]] = []
         self._write_record(plan)
         try:
-            for step in plan.steps:
+            for step, document in zip(plan.steps, plan.batches):
                 seen = {rules.RESCUE: self._elect, rules.REMOVE: self._remove, rules.WAIT: self._wait}[step.kind](
                     step, plan
                 )
-                done.append({**step.as_dict(), "seen": seen})
+                done.append({**document, "seen": seen})
         except NatsFailure as failure:
             raise RescueFailed(failure, done) from failure
         self._forget_record()
@@ -208,9 +208,10 @@ class Rescue:
 
     def _remove(self, step: RescueStep, plan: RescuePlan) -> str:
         self._leader(plan)
-        if step.server == plan.removals[0] and not any(item.kind == rules.RESCUE for item in plan.steps):
+        (name,) = step.servers
+        if name == plan.removals[0] and not any(item.kind == rules.RESCUE for item in plan.steps):
             self._require_nothing_lost(plan)
-        identity = peer_id(step.server)
+        identity = peer_id(name)
 
         def gone() -> bool:
             cluster = self._cluster()
@@ -218,10 +219,10 @@ class Rescue:
             if meta is None or meta.group.leader is None:
                 self._leader(plan)
                 return False
-            if step.server not in meta.group.members:
+            if name not in meta.group.members:
                 return True
             try:
-                self._meta.remove_server(step.server, identity)
+                self._meta.remove_server(name, identity)
             except NatsFailure as failure:
                 if failure.err_code != MEMBER_CHANGE_IN_FLIGHT and not is_transient(failure):
                     raise
@@ -231,10 +232,10 @@ class Rescue:
         if not seen.done:
             raise NatsFailure(
                 "removal_not_seen",
-                f"{step.server} is still a member of the meta group after {self._settings.timeout:g} s",
-                server=step.server,
+                f"{name} is still a member of the meta group after {self._settings.timeout:g} s",
+                server=name,
             )
-        return f"{step.server} is no longer a member"
+        return f"{name} is no longer a member"
 
     def _wait(self, _step: RescueStep, plan: RescuePlan) -> str:
         before = {

@@ -147,7 +147,7 @@ def test_a_server_that_is_not_forgotten_ends_the_rescue(tmp_path: Path) -> None:
     meta = Meta(keeps=True)
     failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS"}))
     assert (failure.code, failure.server, meta.removals) == ("removal_not_seen", "n3", ["n3"] * 9)
-    assert [step["step"] for step in failure.done] == ["rescue"]
+    assert [step["action"] for step in failure.done] == ["rescue"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_stream_that_does_not_come_back_is_a_failure(after: Stream | None, reaso
     failure = caught_failure(Told(tmp_path, meta, {"APP/ORDERS"}, after))
     assert (failure.code, failure.description) == ("rescue_not_seen", f"after 4 s: {reason}")
     assert meta.removals == ["n3", "n4", "n5"]
-    assert [step["step"] for step in failure.done] == ["rescue", "remove", "remove", "remove"]
+    assert [step["action"] for step in failure.done] == ["rescue", "remove", "remove", "remove"]
 
 
 def test_a_rescue_that_is_seen_leaves_no_record(tmp_path: Path) -> None:

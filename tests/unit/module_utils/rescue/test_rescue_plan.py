@@ -91,12 +91,12 @@ def test_three_of_five_are_destroyed() -> None:
     made = planned()
     assert made.refusals == () and made.due
     assert (made.size, made.quorum, made.survivors, made.removals) == (5, 3, ("n1", "n2"), ("n3", "n4", "n5"))
-    assert [(step.kind, step.server) for step in made.steps] == [
-        ("rescue", ""),
+    assert [(step.kind, *step.servers) for step in made.steps] == [
+        ("rescue", "n1", "n2"),
         ("remove", "n3"),
         ("remove", "n4"),
         ("remove", "n5"),
-        ("wait", ""),
+        ("wait", "n1", "n2"),
     ]
     # healthz reports everything as healthy.
     assert [(fate.label, fate.stalled, fate.last_seq) for fate in made.fates] == [
@@ -257,7 +257,11 @@ def test_a_majority_that_is_there() -> None:
         broken(held("ORDERS", 3, ["n1", "n4", "n5"], ["n1"]), answer=three, leader="n1"),
         request=RescueOptions(frozenset(["n4", "n5"])),
     )
-    assert [(step.kind, step.server) for step in made.steps] == [("remove", "n4"), ("remove", "n5"), ("wait", "")]
+    assert [(step.kind, *step.servers) for step in made.steps] == [
+        ("remove", "n4"),
+        ("remove", "n5"),
+        ("wait", *made.survivors),
+    ]
     assert made.refusals == ()
 
 
@@ -402,10 +406,11 @@ def test_only_a_host_that_was_read_or_is_unreachable_has_no_failure(
 
 def test_fresh_cluster_needs_transfers_and_its_replicas_do_not_return_automatically() -> None:
     fresh = planned(old(), hosts={**GONE, **LEFT})
-    assert fresh.transfers and all("/srv/nats-rescue" in command for command in fresh.transfers)
+    (bring,) = [batch for batch in fresh.batches if batch["action"] == "bring"]
+    assert bring["commands"] and all("/srv/nats-rescue" in command for command in bring["commands"])
     assert "raise the replicas of the streams with replica_count" in fresh.next_step
     in_place = planned(hosts={**GONE, **LEFT})
-    assert in_place.transfers == []
+    assert not any(batch["commands"] for batch in in_place.batches)
     assert "gets its missing replicas automatically" in in_place.next_step
 
 
@@ -461,6 +466,10 @@ def test_an_interrupted_fresh_cluster_resumes() -> None:
         made = goes_on(hosts)
         assert made is not None and made.due and made.fresh
         assert (made.survivors, [step.kind for step in made.steps]) == (("n1", "n2"), kinds)
+        # A renamed store belongs to the fresh cluster, so its server is neither stopped nor copied again.
+        used = [host.address for host in (hosts["n1"], hosts["n2"]) if not host.aside]
+        for batch in made.batches:
+            assert batch["hosts"] == (used if batch["action"] in ("stop", "copy") else ["n1", "host2"]), batch
     made = goes_on({**COPIED, "n1": ASIDE["n1"]})
     assert made is not None
     assert made.page.lines[0] == "n1: is stopped; its store is copied and renamed"
@@ -549,7 +558,7 @@ def test_an_interrupted_rescue_resumes() -> None:
     two_left = replace(cluster, meta=replace(cluster.meta, group=group, sizes={"n1": 3, "n2": 3}))
     made = planned(two_left, request=begun)
     assert made.refusals == ()
-    assert [(step.kind, step.server) for step in made.steps] == [("remove", "n5"), ("wait", "")]
+    assert [(step.kind, *step.servers) for step in made.steps] == [("remove", "n5"), ("wait", *made.survivors)]
     none_left = replace(
         two_left,
         meta=replace(cluster.meta, sizes={"n1": 2, "n2": 2}, group=replace(group, members=("n1", "n2"), size=2)),
