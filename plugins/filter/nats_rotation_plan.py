@@ -122,8 +122,9 @@ _value:
   description:
     - C(refusals), C(steps), C(lines) (the steps as human-readable lines), and C(hosts), which is the state of each host
       after each step. C(predicts_change) is whether O(check_mode) is set and a real run would take a step.
-    - C(batches) contains the batches of the steps in order. Each has its C(step), C(title) and C(hosts), the
-      C(entry_point) of the role C(natsops.jetstream.nats_server) that these hosts run, its argument C(tls_step), and the tasks
+    - C(batches) contains the batches of the steps in order, in the form that M(natsops.jetstream.nats_roll_plan)
+      returns. Each also has its C(step), the C(entry_point) of the role
+      C(natsops.jetstream.nats_server) that these hosts run, its argument C(tls_step), and the tasks
       before and after it (C(wait_seconds), C(removed), C(issues_client_certificate), C(checks_logins)).
     - For V(credentials), C(hosts) contains the C(configurations) and the expected C(logins) of each host. The result
       also has C(remaining) (the remaining work as human-readable text) and C(removed) (the removed users).

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..batch import number_batches
 from ..screen import listed
 from .rotation_batches import RotationBatch
 
@@ -175,17 +176,19 @@ def certificate_rotation(hosts: Mapping[str, HostCertificates], options: Certifi
 def step_batches(steps: Sequence[str], hosts: Sequence[str]) -> list[dict[str, Any]]:
     """Return the batches of a run as documents. Each step changes the hosts one by one, so every server trusts the new
     authority before any step after trust_new_ca begins."""
-    return [
-        RotationBatch(
-            step,
-            [host],
-            "install_certificates",
-            tls_step=step,
-            issues_client_certificate=step in ("new_certificates", "remove_old_ca") and host == hosts[0],
-        ).as_dict(number, len(steps))
-        for number, step in enumerate(steps, 1)
-        for host in hosts
-    ]
+    return number_batches(
+        [
+            RotationBatch(
+                step,
+                [host],
+                "install_certificates",
+                tls_step=step,
+                issues_client_certificate=step in ("new_certificates", "remove_old_ca") and host == hosts[0],
+            ).numbered(number, len(steps))
+            for number, step in enumerate(steps, 1)
+            for host in hosts
+        ]
+    )
 
 
 def remaining_steps(hosts: Sequence[HostCertificates]) -> list[str]:

@@ -17,6 +17,7 @@ from math import ceil
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..batch import number_batches
 from ..nats.account_names import GLOBAL_ACCOUNT
 from ..nats.model import CLIENT_NAME
 from ..units import duration_seconds
@@ -160,11 +161,11 @@ def step_batches(
                 wait_seconds=wait_seconds if removes and "wait" in steps else 0,
                 removed=list(_connections(removed)) if removes else [],
                 checks_logins=step in ("add_users", "remove_users"),
-            ).as_dict(number, len(steps))
+            ).numbered(number, len(steps))
             for batch in ([[host] for host in hosts] if step == "renew_routes" else [list(hosts)])
             if step != "wait"
         ]
-    return batches
+    return number_batches(batches)
 
 
 def _connections(users: Sequence[Mapping[str, str]]) -> Iterator[dict[str, str]]:

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The batches of a rotation as documents, with everything that the tasks of a batch need. Pure."""
+"""The batches of a rotation, with everything that their tasks need. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from ..batch import Batch
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,11 @@ class RotationBatch:
     #: Whether the batch changes the users that the hosts accept.
     checks_logins: bool = False
 
-    def as_dict(self, number: int, steps: int) -> dict[str, Any]:
-        """Return the document of a batch that belongs to step `number`."""
-        title = f"step {number} of {steps}: {self.step} on {', '.join(self.hosts)}"
-        return {**asdict(self), "hosts": list(self.hosts), "removed": list(self.removed), "title": title}
+    def numbered(self, number: int, steps: int) -> Batch:
+        """Return the batch of a plan that belongs to step `number`."""
+        details = {**asdict(self), "removed": list(self.removed)}
+        return Batch(
+            title=f"step {number} of {steps}: {self.step} on {', '.join(self.hosts)}",
+            hosts=details.pop("hosts"),
+            details=details,
+        )

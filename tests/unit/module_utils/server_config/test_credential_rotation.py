@@ -258,6 +258,9 @@ def test_all_hosts_change_at_once_except_for_reconnected_routes() -> None:
         ("renew_routes", ["n2"], "step 2 of 3: renew_routes on n2"),
         ("close_routes", ["n1", "n2"], "step 3 of 3: close_routes on n1, n2"),
     ]
+    last = rotation(hosts)["batches"][-1]
+    # Two batches belong to the second step.
+    assert (last["number"], last["progress"]["step"], last["progress"]["steps"]) == (4, 4, 4)
 
 
 def test_only_the_removal_of_users_checks_connections_and_every_change_of_users_checks_logins() -> None:
