@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ..batch import Batch, number_batches
+
 State = Mapping[str, Any]
 
 
@@ -16,15 +18,16 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
     none. `names`: host → the name of its server, as far as known.
 
     `touched`: the hosts that this run changed, or whose state is unknown. `verified`: whether the first reading found
-    the cluster healthy, and no host was changed since. `smoke_test_due`: the hosts that an earlier
-    deployment changed without a smoke test that passed. `restart`: the hosts whose process must be restarted.
-    `gateway_tls_first`: those whose gateways need TLS first.
-    `unrecorded`: those without a record of the loaded configuration. `marked`: those in maintenance, whether or not
-    their servers are running. `actions`: host → required action. `lines`: these actions with their reasons, and the
-    findings about the tuning of the hosts. `plan`: arguments of the module nats_roll_plan."""
+    the cluster healthy, and no host was changed since. `smoke_test_due`: the hosts that an earlier deployment changed
+    without a smoke test that passed. `restart`: the hosts whose process must be restarted. `gateway_tls_first`: those
+    whose gateways need TLS first. `unrecorded`: those without a record of the loaded configuration. `returns`: the
+    batch of those in maintenance, whether or not their servers are running; it has no hosts if there are none.
+    `actions`: host → required action. `lines`: these actions with their reasons, and the findings about the tuning of
+    the hosts. `plan`: arguments of the module nats_roll_plan."""
     actions = {host: state["required_action"] for host, state in states.items() if state.get("required_action")}
     restart = [host for host, action in actions.items() if action["action"] == "restart"]
     touched = [host for host in names or states if not states.get(host, {}).get("untouched")]
+    marked = {host: state["maintenance"]["server"] for host, state in states.items() if state.get("maintenance")}
     return {
         "touched": touched,
         "verified": not touched and all(state.get("cluster_verified") for state in states.values()),
@@ -34,7 +37,9 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
         "unrecorded": [
             host for host, state in states.items() if not state.get("recorded", True) and state["running"]["running"]
         ],
-        "marked": [host for host, state in states.items() if state.get("maintenance")],
+        "returns": number_batches(
+            [Batch(f"the return of {', '.join(marked)}", "", list(marked), list(marked.values()))]
+        ),
         "actions": actions,
         "lines": [f"{host}: {line}" for host, state in states.items() for line in _lines(state)],
         "plan": {
