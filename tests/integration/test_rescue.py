@@ -308,7 +308,14 @@ def test_older_servers_are_not_rescued_in_place(
     planned = without_leader(rescue)
     assert planned["fresh"] and "but n1 2.10.27" in str(planned["lines"])
     assert planned["copies"] == {"n1": "/srv/nats-rescue/n1"}
-    assert [step["action"] for step in planned["batches"]] == ["stop", "copy", "bring", "save", "start", "restore"]
+    assert [step["action"] for step in planned["batches"]] == [
+        "stop",
+        "copy",
+        "bring",
+        "save",
+        "start",
+        "restore_streams",
+    ]
     assert any(one.startswith("n1 alone cannot elect a meta leader of a fresh cluster") for one in planned["refused"])
     assert any("its host cannot be read over SSH: it is unreachable" in one for one in planned["refused"])
     assert [(item["stream"], item["stalled"], item["last_seq"]) for item in planned["streams"]] == [("ORDERS", True, 1)]

@@ -16,7 +16,7 @@ from ..nats.model import Cluster
 from ..screen import Page
 
 #: The steps for servers before 2.15; each is a task file of the role nats_cluster, in the folder rescue.
-STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore"
+STOP, COPY, BRING, SAVE, START, RESTORE = "stop", "copy", "bring", "save", "start", "restore_streams"
 
 
 @dataclass(frozen=True)

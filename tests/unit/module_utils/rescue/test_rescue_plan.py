@@ -296,7 +296,7 @@ def old(cluster: Cluster | None = None, version: str = "2.10.27") -> Cluster:
 def test_data_of_older_servers_moves_to_a_fresh_cluster() -> None:
     made = planned(old(), hosts={**GONE, **LEFT}, request=RescueOptions(DEAD, copies="/srv/a b"))
     assert made.refusals == () and made.due and made.fresh
-    assert [step.kind for step in made.steps] == ["stop", "copy", "bring", "save", "start", "restore"]
+    assert [step.kind for step in made.steps] == ["stop", "copy", "bring", "save", "start", "restore_streams"]
     commands = [command for step in made.steps for command in step.commands]
     assert commands[0] == (
         "ansible n1,host2 -b -m ansible.builtin.systemd_service "
@@ -455,7 +455,7 @@ def test_an_interrupted_fresh_cluster_resumes() -> None:
     assert going_on(LEFT, frozenset(), RescueOptions(DEAD)) is None
     # The reason of n2's silence is unknown.
     assert goes_on({**STOPPED, "n2": RescueHost("n2")}) is None
-    every = ["stop", "copy", "bring", "save", "start", "restore"]
+    every = ["stop", "copy", "bring", "save", "start", "restore_streams"]
     for hosts, kinds in (
         ({**STOPPED, "n1": COPIED["n1"]}, every),
         (COPIED, every),
