@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task_include import TaskInclude
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = sorted(path for folder in ("roles", "playbooks", "extensions") for path in (CHECKOUT / folder).rglob("*.yml"))
@@ -195,3 +196,25 @@ def test_result_of_a_task_is_not_read_after_included_tasks() -> None:
                 registered = True
             elif re.search(r"\bnats_\w+__result\b", task):
                 assert registered, f"{path.relative_to(CHECKOUT)}: {task.splitlines()[0]}"
+
+
+def nested_tasks(document: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield all tasks of a file, including those in blocks."""
+    for task in document if isinstance(document, list) else ():
+        if isinstance(task, Mapping):
+            yield task
+            for section in ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks", "handlers"):
+                yield from nested_tasks(task.get(section))
+
+
+def test_included_files_get_only_keywords_that_ansible_accepts() -> None:
+    """Ansible rejects the other keywords only when it runs the task, and ansible-lint accepts them."""
+    assert "any_errors_fatal" not in TaskInclude.VALID_INCLUDE_KEYWORDS
+    accepted = {*TaskInclude.VALID_INCLUDE_KEYWORDS, "ansible.builtin.include_tasks"}
+    found = [
+        (path.relative_to(CHECKOUT).as_posix(), sorted(keywords))
+        for path in FILES
+        for task in nested_tasks(DataLoader().load(path.read_text()))
+        if "ansible.builtin.include_tasks" in task and (keywords := set(map(str, task)) - accepted)
+    ]
+    assert found == []
