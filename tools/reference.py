@@ -46,7 +46,7 @@ SUBJECTS = {
     "Streams, consumers and buckets": "stream stream_info stream_message_info consumer consumer_info kv_bucket kv_entry "
     "kv_entry_info object_bucket object object_info assets_plan assets_apply assets_info "
     "account_info account_purge",
-    "Leaders, replicas and members": "meta_stepdown stream_stepdown consumer_stepdown server_evacuate stream_peer meta_peer "
+    "Leaders, replicas and members": "meta_stepdown stream_stepdown server_evacuate stream_peer meta_peer "
     "replica_moves replica_count_plan rebalance_plan leader_rebalance membership_plan",
     "Restarts and maintenance": "roll_plan roll_event server_reload connection_kick maintenance_plan "
     "host_lock fleet_run show",

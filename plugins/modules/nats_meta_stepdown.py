@@ -23,7 +23,6 @@ extends_documentation_fragment:
   - natsops.jetstream.stepdown
 seealso:
   - module: natsops.jetstream.nats_stream_stepdown
-  - module: natsops.jetstream.nats_consumer_stepdown
   - module: natsops.jetstream.nats_cluster_health
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nats_stream_stepdown
-short_description: Move the leadership of streams to other servers
+short_description: Move the leadership of streams or consumers to other servers
 version_added: 0.1.0
 author:
   - natsops maintainers (@natsops)
@@ -15,12 +15,17 @@ description:
   - Makes the leaders of streams step down unless they already run on suitable servers, and waits until a suitable
     server leads each stream. If only O(away_from) is set, the module moves the leaders of all streams off these
     servers, for example before the servers are stopped.
+  - With O(consumer), O(consumers) or O(all_consumers), the module moves the leaders of consumers instead. A consumer may
+    have fewer replicas than its stream, and is led by one of its own replicas. An ephemeral consumer often has a single
+    replica.
   - No acknowledged message is lost. While a stream elects its leader, publishers wait for their acknowledgement, or
     receive none and must publish again (with the same message id).
+  - While the replicas of a consumer elect a leader, no messages are delivered. Messages may be delivered again if
+    their acknowledgement was in transit.
   - Needs a user of the owning account, or a user of the system account together with O(account_users) and either
     O(account) or O(all_accounts).
-  - All streams are checked first. If any stream has no leader, no other replica in step, or no suitable replica, no
-    leader is moved.
+  - All selected streams or consumers are checked first. If any of them has no leader, no other replica in step, or no
+    suitable replica, no leader is moved.
   - From nats-server 2.11 on, the new leaders are spread across the suitable servers.
 extends_documentation_fragment:
   - natsops.jetstream.connection
@@ -32,17 +37,32 @@ extends_documentation_fragment:
 options:
   stream:
     description:
-      - Name of the stream.
+      - Name of the stream, or of the stream of the consumers.
     type: str
   streams:
     description:
       - Names of several streams.
-      - Without O(stream) and O(streams), the module moves the leaders of all streams whose leader is one of
-        O(away_from).
+      - If no option names or selects a stream or consumer, the module moves the leaders of all streams whose leader is
+        one of O(away_from).
     type: list
     elements: str
+  consumer:
+    description:
+      - Name of a consumer of O(stream).
+    type: str
+  consumers:
+    description:
+      - Names of several consumers of O(stream).
+    type: list
+    elements: str
+  all_consumers:
+    description:
+      - Whether to move the leaders of all consumers whose leader is one of O(away_from). If O(stream) is set, only its
+        consumers are selected.
+      - Excludes O(streams), O(consumer) and O(consumers).
+    type: bool
+    default: false
 seealso:
-  - module: natsops.jetstream.nats_consumer_stepdown
   - module: natsops.jetstream.nats_meta_stepdown
 """
 
@@ -51,6 +71,15 @@ EXAMPLES = r"""
   natsops.jetstream.nats_stream_stepdown:
     stream: ORDERS
     preferred: n2-c1
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: app
+    password: "{{ nats_app_password }}"
+
+- name: Move the leader of the consumer worker to another server
+  natsops.jetstream.nats_stream_stepdown:
+    stream: ORDERS
+    consumer: worker
+    force: true
     servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
     user: app
     password: "{{ nats_app_password }}"
@@ -66,12 +95,25 @@ EXAMPLES = r"""
     servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
     user: sys
     password: "{{ nats_system_password }}"
+
+- name: Move all consumers of the account APP off n1-c1
+  natsops.jetstream.nats_stream_stepdown:
+    away_from: [n1-c1]
+    all_consumers: true
+    account: APP
+    account_users:
+      - account: APP
+        user: app
+        password: "{{ nats_app_password }}"
+    servers: [nats://n1.example.com:4222, nats://n2.example.com:4222]
+    user: sys
+    password: "{{ nats_system_password }}"
 """
 
 RETURN = r"""
 results:
   description:
-    - The result for each selected stream, in the order of the names.
+    - The result for each selected stream or consumer, in the order of the names.
   returned: success, and on failures that concern one of them
   type: list
   elements: dict
@@ -89,8 +131,13 @@ results:
       description: Name of the stream.
       type: str
       sample: ORDERS
+    consumer:
+      description: Name of the consumer.
+      returned: if consumers are selected
+      type: str
+      sample: worker
     changed:
-      description: Whether the stream's leader stepped down or, in check mode, would step down.
+      description: Whether the leader stepped down or, in check mode, would step down.
       type: bool
       sample: true
     before:
@@ -116,7 +163,7 @@ results:
       type: float
       sample: 0.3
     skipped:
-      description: Why the stream was skipped, with O(r1=skip).
+      description: Why the stream or consumer was skipped, with O(r1=skip).
       type: str
       sample: null
     refused:
@@ -128,7 +175,7 @@ results:
       type: str
       sample: null
 totals:
-  description: Number of selected streams, and number of streams with each result.
+  description: Number of selected streams or consumers, and number of those with each result.
   returned: success, and on failures that concern one of them
   type: dict
   sample: {groups: 3, changed: 2, skipped: 1, refused: 0, failed: 0}
@@ -146,19 +193,19 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.collection_module import run
 from ..module_utils.module import make_module, with_accounts
 from ..module_utils.nats.accounts import Connections
-from ..module_utils.nats.model import STREAM
 from ..module_utils.roll.step_down_assets import ASSET_SPEC, step_down_assets
 
 
 def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     """Return the module's result. Raises NatsFailure."""
-    return step_down_assets(module, STREAM, connections)
+    return step_down_assets(module, connections)
 
 
 def main() -> None:
     module = make_module(
-        {**ASSET_SPEC, "stream": {"type": "str"}, "streams": {"type": "list", "elements": "str"}},
-        mutually_exclusive=[("stream", "streams")],
+        ASSET_SPEC,
+        mutually_exclusive=[("stream", "streams"), ("consumer", "consumers")],
+        required_by={"consumer": ["stream"], "consumers": ["stream"]},
     )
     run(module, with_accounts, lambda connections: ensure(module, connections))
 

@@ -25,6 +25,7 @@ from jetstream_insights.findings.document import page
 from jetstream_insights.findings.evaluate import RESULTS, Part, judge, single_results, summary
 from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import (
+    CONSUMER_NAMING,
     NAMING,
     NO_VALUE,
     Check,
@@ -420,7 +421,7 @@ def test_subject_fields_are_options_of_modules_and_playbooks() -> None:
     variables = "".join(path.read_text() for path in (root / "roles").glob("*/meta/argument_specs.yml"))
     mentioned = set(re.findall(r"`([a-z_]+)`", " ".join(check.remedy for check in REGISTRY.checks.values())))
     assert set(NAMING) <= mentioned
-    for name, options in NAMING.items():
+    for name, options in [*NAMING.items(), *CONSUMER_NAMING.items()]:
         module = root / "plugins" / "modules" / f"{name}.py"
         known = module.read_text() + shared if module.exists() else variables
         for option in re.findall(r"(\w+): \[?\{", options):
@@ -428,6 +429,11 @@ def test_subject_fields_are_options_of_modules_and_playbooks() -> None:
     remedy = "`nats_stream` with `max_age`; `nats_stream` again; `nats_consumer`; `replace`"
     assert addressed(remedy, ("account", "stream")) == (
         "`nats_stream` (`account: {account}, stream: {stream}`) with `max_age`; `nats_stream` again; `nats_consumer`; `replace`"
+    )
+    remedy = "`nats_stream_stepdown`"
+    assert addressed(remedy, ("account", "stream")) == f"{remedy} (`account: {{account}}, stream: {{stream}}`)"
+    assert addressed(remedy, ("account", "stream", "consumer")) == (
+        f"{remedy} (`account: {{account}}, stream: {{stream}}, consumer: {{consumer}}`)"
     )
 
 

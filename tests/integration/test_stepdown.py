@@ -304,6 +304,24 @@ def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: 
         ),
         ({"streams": [], "away_from": ["n1"]}, "invalid_option", "the list is empty"),
         ({"stream": "SD", "all_accounts": True, "force": True}, "invalid_option", "all_accounts: excludes"),
+        (
+            {"stream": "SD", "all_consumers": True, "all_accounts": True, "away_from": ["n1"]},
+            "invalid_option",
+            "all_accounts: excludes account and the name of a stream or consumer",
+        ),
+        ({"stream": "SD", "consumer": "w*", "force": True}, "invalid_option", "'w*' is not the name of one asset"),
+        ({"stream": "SD", "consumers": [], "away_from": ["n1"]}, "invalid_option", "consumers: the list is empty"),
+        (
+            {"stream": "SD", "all_consumers": True, "force": True},
+            "invalid_option",
+            "without consumer or consumers, away_from must name the servers whose leaders step down",
+        ),
+        ({"streams": ["SD"], "all_consumers": True, "force": True}, "invalid_option", "all_consumers: excludes streams"),
+        (
+            {"stream": "SD", "consumer": "worker", "all_consumers": True, "force": True},
+            "invalid_option",
+            "all_consumers: excludes consumer",
+        ),
         ({"stream": "SD", "force": True, "concurrency": 0}, "invalid_option", "concurrency"),
         ({"away_from": ["n11"]}, "unknown_name", "no server named n11"),
         ({"stream": "SD", "preferred": "n"}, "unknown_name", "no server named n "),
@@ -317,6 +335,24 @@ def test_stream_options_are_checked(
     assert refused["failed"]
     assert refused["failure"]["code"] == code
     assert message in refused["msg"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"consumer": "worker"}, "missing parameter(s) required by 'consumer': stream"),
+        ({"consumers": ["worker"]}, "missing parameter(s) required by 'consumers': stream"),
+        ({"streams": ["SD"], "consumer": "worker"}, "missing parameter(s) required by 'consumer': stream"),
+        ({"stream": "SD", "streams": ["SD"]}, "parameters are mutually exclusive: stream|streams"),
+        (
+            {"stream": "SD", "consumer": "worker", "consumers": ["worker"]},
+            "parameters are mutually exclusive: consumer|consumers",
+        ),
+    ],
+)
+def test_options_that_select_different_assets_are_refused(options: dict[str, Any], message: str, step: Step) -> None:
+    refused = step("nats_stream_stepdown", force=True, **options)
+    assert refused["failed"] and message in refused["msg"], refused
 
 
 def test_the_system_user_alone_owns_no_stream(five: NatsProcesses, run_module: Runner) -> None:
@@ -337,23 +373,23 @@ def test_consumers(five: NatsProcesses, step: Step, streams: Callable[..., str],
     before = current_leader(five, "SD", "worker")
     wanted = max(peer_names(five, "SD", "worker"))
     outside = next(name for name in five.names if name not in [before, *peer_names(five, "SD", "worker")])
-    refused = step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=outside)
+    refused = step("nats_stream_stepdown", stream="SD", consumer="worker", preferred=outside)
     assert f"consumer worker of stream SD (account APP): {outside} is not one of its members" in refused["msg"]
-    assert step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
+    assert step("nats_stream_stepdown", stream="SD", consumer="worker", preferred=wanted, check_mode=True)["changed"]
     assert current_leader(five, "SD", "worker") == before
-    fits(step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
+    fits(step("nats_stream_stepdown", stream="SD", consumer="worker", preferred=wanted)["results"][0], version)
     assert current_leader(five, "SD", "worker") == wanted
-    assert not step("nats_consumer_stepdown", stream="SD", consumer="worker", preferred=wanted)["changed"]
+    assert not step("nats_stream_stepdown", stream="SD", consumer="worker", preferred=wanted)["changed"]
     alone = ephemeral["cluster"]["leader"]
     away = sorted({wanted, alone})
-    done = step("nats_consumer_stepdown", away_from=away)
+    done = step("nats_stream_stepdown", all_consumers=True, away_from=away)
     assert not done.get("failed"), done
     skipped = [item["consumer"] for item in done["results"] if item["skipped"]]
     assert skipped == [ephemeral["name"]]
     for name in ("worker", "other"):
         assert current_leader(five, "SD", name) not in away
-    assert not step("nats_consumer_stepdown", stream="SD", away_from=away)["changed"]
-    missing = step("nats_consumer_stepdown", stream="SD", consumer="absent", force=True)
+    assert not step("nats_stream_stepdown", stream="SD", all_consumers=True, away_from=away)["changed"]
+    missing = step("nats_stream_stepdown", stream="SD", consumer="absent", force=True)
     assert missing["failure"]["err_code"] == 10014
     assert "consumer absent of stream SD (account APP): consumer not found" in missing["msg"]
 
@@ -437,8 +473,8 @@ def test_mixed_versions(upgrading: NatsProcesses, run_module: Runner) -> None:
     for name in [*upgrading.names, "n1"]:
         done = run_module("nats_meta_stepdown", connection, preferred=name)
         assert done.get("after") == {"leader": name}, done
-        for module, asset in (("nats_stream_stepdown", {}), ("nats_consumer_stepdown", {"consumer": "worker"})):
-            done = run_module(module, connection, preferred=name, **account, **asset)
+        for asset in ({}, {"consumer": "worker"}):
+            done = run_module("nats_stream_stepdown", connection, preferred=name, **account, **asset)
             assert done["results"][0]["after"] == {"leader": name}, done
 
 
@@ -535,7 +571,7 @@ def test_the_leaders_are_spread(
 
     def all_led_by_one() -> Any:
         step("nats_stream_stepdown", streams=names, preferred="n1")
-        step("nats_consumer_stepdown", stream="LR0", consumers=[f"C{number}" for number in range(6)], preferred="n1")
+        step("nats_stream_stepdown", stream="LR0", consumers=[f"C{number}" for number in range(6)], preferred="n1")
         return rebalance(check_mode=True, _ansible_diff=True)
 
     # Followers that get no CPU time miss their leader's heartbeats and elect another leader.

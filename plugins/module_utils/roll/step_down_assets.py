@@ -49,6 +49,11 @@ ASSET_SPEC: dict[str, dict[str, Any]] = {
     "all_accounts": {"type": "bool", "default": False},
     "concurrency": {"type": "int", "default": 8},
     "r1": {"type": "str", "choices": ["skip", "fail"]},
+    "stream": {"type": "str"},
+    "streams": {"type": "list", "elements": "str"},
+    "consumer": {"type": "str"},
+    "consumers": {"type": "list", "elements": "str"},
+    "all_consumers": {"type": "bool", "default": False},
 }
 
 #: Seconds to wait for the state of a group; a group without a leader does not respond.
@@ -225,14 +230,14 @@ class _Scope:
         return reading.leader in constraints.away_from
 
 
-def step_down_assets(module: AnsibleModule, kind: str, connections: Connections) -> dict[str, Any]:
-    """Return the module's result once every selected asset has a suitable leader."""
+def step_down_assets(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
+    """Return the module's result once every selected asset has a suitable leader. Raises NatsFailure."""
     params = module.params
     timeout = positive(params["wait_timeout"], "wait_timeout")
     if params["concurrency"] < 1:
         raise NatsFailure("invalid_option", f"concurrency: must be at least 1, not {params['concurrency']}")
     constraints = requested_constraints(params)
-    scope = _scope(kind, params, connections)
+    scope = _scope(params, connections)
 
     def plan() -> tuple[AssetGroups, dict[StepDownAsset, LeadershipPlan]]:
         groups = AssetGroups(connections, _servers(connections, system=scope.accounts != (None,)))
@@ -276,16 +281,18 @@ def step_down_assets(module: AnsibleModule, kind: str, connections: Connections)
         whole["diff"] = _diff(results)
     failed = [f"{asset.label}: {job.failed}" for asset, job in jobs.items() if job.failed is not None]
     if failed:
-        message = f"{len(failed)} of {len(jobs)} {kind}s have no suitable leader: {'; '.join(failed)}"
+        message = f"{len(failed)} of {len(jobs)} {scope.kind}s have no suitable leader: {'; '.join(failed)}"
         fail(module, NatsFailure("step_down_failed", message), **whole)
     return whole
 
 
-def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _Scope:
+def _scope(params: Mapping[str, Any], connections: Connections) -> _Scope:
     """Return the assets that the options select. Raises NatsFailure invalid_option."""
-    one, many = ("stream", "streams") if kind == STREAM else ("consumer", "consumers")
-    names = [params[one]] if params[one] is not None else list(dict.fromkeys(params[many] or ()))
-    stream = params["stream"] if kind == CONSUMER else None
+    names = _consumers(params)
+    kind, one, many = (STREAM, "stream", "streams") if names is None else (CONSUMER, "consumer", "consumers")
+    stream = params["stream"] if names is not None else None
+    if names is None:
+        names = [params[one]] if params[one] is not None else list(dict.fromkeys(params[many] or ()))
     for option, name in [*((one, name) for name in names), *([("stream", stream)] if stream is not None else [])]:
         require_name(option, name)
     if params[many] == []:
@@ -311,6 +318,19 @@ def _scope(kind: str, params: Mapping[str, Any], connections: Connections) -> _S
     if not connections.accounts:
         raise NatsFailure("invalid_option", "all_accounts: account_users has no account")
     return _Scope(kind, connections.accounts, (), None)
+
+
+def _consumers(params: Mapping[str, Any]) -> list[str] | None:
+    """Return the names of the selected consumers, which are empty for all of them, or None if streams are selected.
+    Raises NatsFailure invalid_option."""
+    others = [name for name in ("streams", "consumer", "consumers") if params[name] is not None]
+    if params["all_consumers"]:
+        if others:
+            raise NatsFailure("invalid_option", f"all_consumers: excludes {', '.join(others)}")
+        return []
+    if params["consumer"] is not None:
+        return [params["consumer"]]
+    return None if params["consumers"] is None else list(dict.fromkeys(params["consumers"]))
 
 
 def _require_no_tags(constraints: LeaderConstraints, servers: Iterable[Server]) -> None:

@@ -331,7 +331,7 @@ _CONSUMERS = (
         "{stuck_seconds|seconds}",
         rationale="A client or the consumer hangs. Its leader may report that nothing is pending. If no client requests "
         "messages, CONSUMER_108 and CONSUMER_205 report that instead.",
-        remedy="the client; `nats_consumer_stepdown`; recreate the consumer",
+        remedy="the client; `nats_stream_stepdown` of this consumer; recreate it",
         source="nats-server#4189; gold table `consumer_lag`",
     ),
     Check(
@@ -432,7 +432,7 @@ _CONSUMERS = (
         unit="messages",
         text="its ack floor was {ack_floor_led_most|count} and is {ack_floor_led_last|count}",
         rationale="A replica with stale state leads: messages are redelivered.",
-        remedy="`nats_consumer_stepdown` if it has several replicas; CONSUMER_113",
+        remedy="`nats_stream_stepdown` of this consumer if it has several replicas; CONSUMER_113",
         source="nats-server#5679",
     ),
     Check(

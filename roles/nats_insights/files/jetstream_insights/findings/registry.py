@@ -252,7 +252,6 @@ _SERVER_OPTION = "server_name: {server}"
 NAMING = {
     "nats_account_info": "account: {account}",
     "nats_consumer": _CONSUMER_OPTIONS,
-    "nats_consumer_stepdown": _CONSUMER_OPTIONS,
     "nats_meta_peer": _SERVER_OPTION,
     "nats_rebalance_plan": "cluster: {cluster}",
     "nats_server_evacuate": _SERVER_OPTION,
@@ -262,6 +261,8 @@ NAMING = {
     "nats_stream_stepdown": _STREAM_OPTIONS,
     "replace": "nats_cluster_replace: {server}",
 }
+#: The options of modules for streams that select a consumer instead, if the subject is a consumer.
+CONSUMER_NAMING = {"nats_stream_stepdown": _CONSUMER_OPTIONS}
 _MENTION = re.compile(r"`([a-z_]+)`")
 
 
@@ -269,9 +270,10 @@ def addressed(remedy: str, keys: Collection[str]) -> str:
     """Return a remedy in which the first mention of each module or playbook is followed by the options that name the subject.
     `keys`: the columns of the subject in the finding."""
     seen: set[str] = set()
+    naming = {**NAMING, **CONSUMER_NAMING} if "consumer" in keys else NAMING
 
     def with_options(match: re.Match[str]) -> str:
-        options = NAMING.get(match[1], "")
+        options = naming.get(match[1], "")
         known = options and match[1] not in seen and {part[1] for part in _PART.finditer(options)} <= {*keys}
         seen.add(match[1])
         return f"{match[0]} (`{options}`)" if known else match[0]
