@@ -316,7 +316,11 @@ def test_streams_are_refused_together(five: NatsProcesses, step: Step, streams: 
             "invalid_option",
             "without consumer or consumers, away_from must name the servers whose leaders step down",
         ),
-        ({"streams": ["SD"], "all_consumers": True, "force": True}, "invalid_option", "all_consumers: excludes streams"),
+        (
+            {"streams": ["SD"], "all_consumers": True, "force": True},
+            "invalid_option",
+            "all_consumers: excludes streams",
+        ),
         (
             {"stream": "SD", "consumer": "worker", "all_consumers": True, "force": True},
             "invalid_option",

@@ -82,7 +82,7 @@ QUESTIONS = (
 
 def notebook(lake_uri: str, tables: Sequence[DeclaredTable]) -> dict[str, Any]:
     """Return the notebook of a lake as JSON values. `tables`: the tables of all layers; those of silver have no cell."""
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"id": f"cell-{number}", "cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True)}
         | ({"execution_count": None, "outputs": []} if kind == "code" else {})
         for number, (kind, text) in enumerate(_cells(lake_uri, tables))
