@@ -91,13 +91,15 @@ class Batch:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def number_batches(batches: Sequence[Batch], began: int = 0) -> list[dict[str, Any]]:
+def number_batches(batches: Sequence[Batch], began: int = 0, counted: str = "") -> list[dict[str, Any]]:
     """Return the document of each batch, with the hosts of the later batches and the header of progress lines.
 
-    `began`: when the plan was made, in seconds since 1970; 0 shows no elapsed time."""
+    `began`: when the plan was made, in seconds since 1970; 0 shows no elapsed time. `counted`: the noun with which the
+    titles count the batches, such as step; empty for titles as they are."""
     documents = []
     for index, batch in enumerate(batches):
-        progress = {"title": batch.title, "step": index + 1, "steps": len(batches), "began": began}
+        title = f"{counted} {index + 1} of {len(batches)}: {batch.title}" if counted else batch.title
+        progress = {"title": title, "step": index + 1, "steps": len(batches), "began": began}
         later = [host for following in batches[index + 1 :] for host in following.hosts]
         documents.append(
             {
@@ -105,7 +107,7 @@ def number_batches(batches: Sequence[Batch], began: int = 0) -> list[dict[str, A
                 "action": batch.action,
                 "hosts": list(batch.hosts),
                 "servers": list(batch.servers),
-                "title": batch.title,
+                "title": title,
                 "remaining": list(dict.fromkeys(later)),
                 "gates": {name: {**gate.as_dict(), "progress": progress} for name, gate in batch.gates.items()},
                 "drain": batch.drain.as_dict(),

@@ -32,15 +32,6 @@ def read_mesh(api: SystemApi, servers: Sequence[Server], names: Collection[str],
     """Return the current problems of the mesh. Arguments as for `wait_for_mesh`."""
     chosen = [server for server in servers if server.name in names]
     missing = sorted(set(names) - {server.name for server in chosen})
-    return _read_problems(api, chosen, missing, mesh)
-
-
-def mesh_failure(problems: Sequence[str]) -> NatsFailure | None:
-    """Return the failure for these problems of the mesh, None if there are none."""
-    return NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}") if problems else None
-
-
-def _read_problems(api: SystemApi, servers: Sequence[Server], missing: Sequence[str], mesh: Mesh) -> list[str]:
     rows: dict[str, dict[str, Any]] = {
         server.id: {
             "name": server.name,
@@ -48,14 +39,19 @@ def _read_problems(api: SystemApi, servers: Sequence[Server], missing: Sequence[
             "cluster": server.cluster,
             "jetstream": server.jetstream,
         }
-        for server in servers
+        for server in chosen
     }
     incomplete = []
     for endpoint in MESH_ENDPOINTS:
-        for server_id, answer in api.ask(servers, endpoint.upper()).items():
+        for server_id, answer in api.ask(chosen, endpoint.upper()).items():
             if isinstance(answer, NatsFailure):
                 row = {"server": rows[server_id]["name"], "endpoint": endpoint, "failure": answer.as_dict()}
                 incomplete.append(row)
             else:
                 rows[server_id][endpoint] = answer
     return mesh_problems(list(rows.values()), missing, incomplete, mesh)
+
+
+def mesh_failure(problems: Sequence[str]) -> NatsFailure | None:
+    """Return the failure for these problems of the mesh, None if there are none."""
+    return NatsFailure("mesh_incomplete", f"the cluster is incomplete: {'; '.join(problems)}") if problems else None

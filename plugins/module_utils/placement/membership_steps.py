@@ -59,10 +59,7 @@ def step_documents(
         steps.append(_for_all(DEPLOY, "deploy the inventory", request.members))
     if request.operation == SCALE_OUT and options.rebalance:
         steps.append(_for_all(REBALANCE, "rebalance replicas and leaders", request.members))
-    numbered = [
-        replace(step, title=f"step {index + 1} of {len(steps)}: {step.title}") for index, step in enumerate(steps)
-    ]
-    return number_batches(numbered, options.began)
+    return number_batches(steps, options.began, "step")
 
 
 def next_operation(request: MembershipOptions) -> str:

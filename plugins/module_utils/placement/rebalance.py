@@ -202,17 +202,17 @@ def move_batches(
     whether all moves are in one wave. `began`: when the plan was made, in seconds since 1970."""
     groups = [list(moves)] if together and moves else waves(moves, concurrent)
     batches = []
-    for index, wave in enumerate(groups):
-        streams = ", ".join(move.label for move in wave)
-        left = [move.as_dict() for later in groups[index:] for move in later]
+    left = [move.as_dict() for wave in groups for move in wave]
+    for wave in groups:
         batches.append(
             Batch(
-                title=f"wave {index + 1} of {len(groups)}: {streams}",
+                title=", ".join(move.label for move in wave),
                 servers=list(dict.fromkeys(name for move in wave for name in (move.source, move.target))),
-                details={"moves": [move.as_dict() for move in wave], "moves_left": left},
+                details={"moves": left[: len(wave)], "moves_left": left},
             )
         )
-    return number_batches(batches, began)
+        left = left[len(wave) :]
+    return number_batches(batches, began, "wave")
 
 
 def total_seconds(moves: Sequence[ReplicaMove], concurrent: int) -> float:
