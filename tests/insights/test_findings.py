@@ -25,7 +25,6 @@ from jetstream_insights.findings.document import page
 from jetstream_insights.findings.evaluate import RESULTS, Part, judge, single_results, summary
 from jetstream_insights.findings.lifetime import findings
 from jetstream_insights.findings.registry import (
-    CONSUMER_NAMING,
     NAMING,
     NO_VALUE,
     Check,
@@ -421,7 +420,7 @@ def test_subject_fields_are_options_of_modules_and_playbooks() -> None:
     variables = "".join(path.read_text() for path in (root / "roles").glob("*/meta/argument_specs.yml"))
     mentioned = set(re.findall(r"`([a-z_]+)`", " ".join(check.remedy for check in REGISTRY.checks.values())))
     assert set(NAMING) <= mentioned
-    for name, options in [*NAMING.items(), *CONSUMER_NAMING.items()]:
+    for name, options in ((name, options) for name, choices in NAMING.items() for options in choices):
         module = root / "plugins" / "modules" / f"{name}.py"
         known = module.read_text() + shared if module.exists() else variables
         for option in re.findall(r"(\w+): \[?\{", options):

@@ -245,24 +245,23 @@ def _formatted(expression: str, how: str | None) -> str:
     return f"CASE {cases} ELSE format_string('{smallest}', {number}) END"
 
 
-#: The options of modules, and variables of playbooks, that name the subject of a finding.
+#: The options of modules, and variables of playbooks, that name the subject of a finding. The first of several that names only
+#: columns of the subject is used.
 _STREAM_OPTIONS = "account: {account}, stream: {stream}"
 _CONSUMER_OPTIONS = f"{_STREAM_OPTIONS}, consumer: {{consumer}}"
 _SERVER_OPTION = "server_name: {server}"
 NAMING = {
-    "nats_account_info": "account: {account}",
-    "nats_consumer": _CONSUMER_OPTIONS,
-    "nats_meta_peer": _SERVER_OPTION,
-    "nats_rebalance_plan": "cluster: {cluster}",
-    "nats_server_evacuate": _SERVER_OPTION,
-    "nats_server_info": "server_names: [{server}]",
-    "nats_stream": _STREAM_OPTIONS,
-    "nats_stream_peer": _STREAM_OPTIONS,
-    "nats_stream_stepdown": _STREAM_OPTIONS,
-    "replace": "nats_cluster_replace: {server}",
+    "nats_account_info": ("account: {account}",),
+    "nats_consumer": (_CONSUMER_OPTIONS,),
+    "nats_meta_peer": (_SERVER_OPTION,),
+    "nats_rebalance_plan": ("cluster: {cluster}",),
+    "nats_server_evacuate": (_SERVER_OPTION,),
+    "nats_server_info": ("server_names: [{server}]",),
+    "nats_stream": (_STREAM_OPTIONS,),
+    "nats_stream_peer": (_STREAM_OPTIONS,),
+    "nats_stream_stepdown": (_CONSUMER_OPTIONS, _STREAM_OPTIONS),
+    "replace": ("nats_cluster_replace: {server}",),
 }
-#: The options of modules for streams that select a consumer instead, if the subject is a consumer.
-CONSUMER_NAMING = {"nats_stream_stepdown": _CONSUMER_OPTIONS}
 _MENTION = re.compile(r"`([a-z_]+)`")
 
 
@@ -270,13 +269,13 @@ def addressed(remedy: str, keys: Collection[str]) -> str:
     """Return a remedy in which the first mention of each module or playbook is followed by the options that name the subject.
     `keys`: the columns of the subject in the finding."""
     seen: set[str] = set()
-    naming = {**NAMING, **CONSUMER_NAMING} if "consumer" in keys else NAMING
 
     def with_options(match: re.Match[str]) -> str:
-        options = naming.get(match[1], "")
-        known = options and match[1] not in seen and {part[1] for part in _PART.finditer(options)} <= {*keys}
+        choices = () if match[1] in seen else NAMING.get(match[1], ())
         seen.add(match[1])
-        return f"{match[0]} (`{options}`)" if known else match[0]
+        known = (options for options in choices if {part[1] for part in _PART.finditer(options)} <= {*keys})
+        options = next(known, "")
+        return f"{match[0]} (`{options}`)" if options else match[0]
 
     return _MENTION.sub(with_options, remedy)
 
