@@ -40,7 +40,10 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.client impo
 )
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import JetStreamApi
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import CONSUMER, STREAM
-from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import read_cluster_info
+from ansible_collections.natsops.jetstream.plugins.module_utils.reporting.cluster_info import (
+    CLUSTER_INFO_SPEC,
+    read_cluster_info,
+)
 from support.nats_processes import APP_PASSWORD, APP_USER, SYS_PASSWORD, SYS_USER, NatsProcesses
 
 SERVERS = 5
@@ -181,14 +184,7 @@ def works(cluster: NatsProcesses) -> tuple[contextlib.ExitStack, dict[str, Work]
     client = stack.enter_context(Client(system))
     by_system = stack.enter_context(Connections(system, {}))
     by_account = stack.enter_context(Connections(own, {}))
-    everything = {
-        "detail": "assets",
-        "expected_servers": None,
-        "cluster": None,
-        "account": None,
-        "stream": None,
-        "jwts": False,
-    }
+    everything = {**{name: option.get("default") for name, option in CLUSTER_INFO_SPEC.items()}, "detail": "assets"}
     assets = {"account": None, "stream": None, "consumer": None, "subject": None}
 
     def cluster_info() -> tuple[int, str]:
