@@ -21,9 +21,11 @@ from pyspark.sql import SparkSession
 COLLECTORS = ("-XX:+UseSerialGC", "-XX:+UseParallelGC")
 SCRIPT = """
     from jetstream_insights.session import session
-    spark = session("local[1]", "600m", little=True, settings={"spark.sql.parquet.compression.codec": "snappy"})
+    own = {"spark.sql.parquet.compression.codec": "snappy"}
+    spark = session("local[1]", "600m", little=True, settings=own, resident=True)
     names = ("shuffle.partitions", "parquet.compression.codec", "session.timeZone", "codegen.hugeMethodLimit")
     print(*(spark.conf.get(f"spark.sql.{name}") for name in names), spark.conf.get("spark.driver.memory"))
+    print(spark.conf.get("spark.sql.codegen.cache.maxEntries"))
     # Progress bars would hide the errors in a log file.
     print(spark.conf.get("spark.ui.showConsoleProgress"))
 """
@@ -47,13 +49,17 @@ def started() -> subprocess.CompletedProcess[str]:
 def test_jvm_output_is_not_among_the_results(started: subprocess.CompletedProcess[str]) -> None:
     """When it ends, the JVM reports the use of its code cache in the same way as it warns about a full one; without an
     optimising compiler there is only one cache."""
-    assert len(started.stdout.splitlines()) == 2
+    assert len(started.stdout.splitlines()) == 3
     assert "CodeCache: size=245760Kb" in started.stderr
 
 
 def test_user_settings_take_precedence(started: subprocess.CompletedProcess[str]) -> None:
     """Users cannot set the time zone, because it determines the rows: hours are in UTC."""
-    assert started.stdout.split() == ["3", "snappy", "UTC", "8000", "600m", "false"]
+    assert started.stdout.split()[:5] == ["3", "snappy", "UTC", "8000", "600m"]
+
+
+def test_a_resident_session_keeps_the_classes_of_an_hour(started: subprocess.CompletedProcess[str]) -> None:
+    assert started.stdout.split()[5:] == ["2000", "false"]
 
 
 def test_runs_that_end_soon_have_the_java_options_of_little_data() -> None:

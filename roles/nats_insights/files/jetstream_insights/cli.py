@@ -317,7 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _keep_session(given: argparse.Namespace) -> int:
     """Execute the runs of other processes. Returns 0 when the session is old."""
     try:
-        spark = session(given.master, given.memory, settings=dict(given.conf))
+        spark = session(given.master, given.memory, settings=dict(given.conf), resident=True)
         sizes, jvm = SizeSettings(spark), cast(Any, spark.sparkContext._jvm)
 
         def run(arguments: Sequence[str]) -> int:

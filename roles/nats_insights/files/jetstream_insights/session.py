@@ -40,6 +40,9 @@ FOR_LITTLE = {
 #: A short run ends before the optimising compiler pays off: it would double the run time. Without it the JVM reserves 48 MB for
 #: code, which gold fills; after that nothing is compiled any more.
 _JAVA_FOR_SOON = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+#: A resident session makes the same plans every hour. By default Spark keeps 100 generated classes, far fewer than an hour needs,
+#: so the JVM would compile and optimize the same classes every hour.
+_FOR_RESIDENT = {"spark.sql.codegen.cache.maxEntries": "2000"}
 #: By default the JVM prints its own warnings to the standard output, where programs read the results of the jobs.
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 #: Variables with the user's options of the JVM.
@@ -132,14 +135,15 @@ def session(
     little: bool = False,
     settings: Mapping[str, str] | None = None,
     soon: bool = False,
+    resident: bool = False,
 ) -> SparkSession:
     """Return the session: the existing one, or a new one on `master`, such as ``local[2]``, on the master of spark-submit, or on
     this machine. ``sc://host:15002`` is a Spark Connect server, which SPARK_REMOTE may name as well.
 
     `memory` is that of the driver, such as ``2g``: on a local master the total, with Spark Connect set on the server instead.
     On a local master, `little`: whether the input is so small that starting costs more than reading; `soon`: whether it is small
-    enough for the run to end soon. Neither changes results. `settings` are Spark's own; they, and the settings of spark-submit,
-    its defaults or PYSPARK_SUBMIT_ARGS, override the defaults here.
+    enough for the run to end soon. `resident`: whether the session executes further runs. None of them changes results. `settings`
+    are Spark's own; they, and the settings of spark-submit, its defaults or PYSPARK_SUBMIT_ARGS, override the defaults here.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -152,6 +156,8 @@ def session(
     if memory is not None:
         wanted["spark.driver.memory"] = memory
     chosen = _chosen(little, little or soon) if is_local(master) else dict(_EVERYWHERE)
+    if resident:
+        chosen |= _FOR_RESIDENT
     # Start the JVM with the settings that must be given at the start; then read the user's settings from it.
     at_start = {**{key: value for key, value in chosen.items() if key in _AT_START}, **wanted}
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(at_start.items())))
