@@ -53,8 +53,7 @@ SUBJECTS = {
     "Accounts and users": "operator operator_key account_claims account_claims_info accounts_plan accounts_apply "
     "user_credentials document_credentials credential_files signing_key_rotation "
     "account_parity_info nsc_store_info",
-    "Backup, restore and repair": "backup backup_info backup_drill restore stream_backup stream_restore store_backup repair "
-    "rescue",
+    "Backup, restore and repair": "backup backup_info backup_drill restore store_backup repair rescue",
     "A second site": "dr_info dr_checkpoint dr_contexts dr_drill dr_failover dr_failback",
     "One host": "server_host_info server_binary server_files server_process server_firewall server_tuning store_copy "
     "adoption certificate",

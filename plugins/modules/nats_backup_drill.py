@@ -85,8 +85,8 @@ notes:
     message.
 seealso:
   - module: natsops.jetstream.nats_backup_info
-  - module: natsops.jetstream.nats_stream_backup
-  - module: natsops.jetstream.nats_stream_restore
+  - module: natsops.jetstream.nats_backup
+  - module: natsops.jetstream.nats_restore
 """
 
 EXAMPLES = r"""

@@ -13,8 +13,7 @@ author:
   - natsops maintainers (@natsops)
 description:
   - Finds the backups in a directory and its subdirectories, returns their contents, and verifies their archives.
-  - Reads backups of M(natsops.jetstream.nats_stream_backup) and of C(nats stream backup), from servers of any
-    version.
+  - Reads backups of M(natsops.jetstream.nats_backup) and of C(nats stream backup), from servers of any version.
   - Needs no connection to NATS. The task does not fail if a backup is damaged; see RV(backups[].problem).
 extends_documentation_fragment:
   - natsops.jetstream.backup_store
@@ -46,8 +45,8 @@ options:
     choices: [none, checksum, contents, records]
     default: checksum
 seealso:
-  - module: natsops.jetstream.nats_stream_backup
-  - module: natsops.jetstream.nats_stream_restore
+  - module: natsops.jetstream.nats_backup
+  - module: natsops.jetstream.nats_restore
 """
 
 EXAMPLES = r"""
@@ -76,7 +75,7 @@ backups:
       sample: "stream.tar.s2: at byte 4711: the checksum of a chunk is wrong"
     backup:
       description:
-        - The content of C(backup.json), as M(natsops.jetstream.nats_stream_backup) returns it. Null if the file cannot
+        - The content of C(backup.json), as M(natsops.jetstream.nats_backup) returns it. Null if the file cannot
           be read.
       type: dict
     contents:

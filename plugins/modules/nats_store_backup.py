@@ -96,7 +96,7 @@ options:
   verify:
     description:
       - How each archive is verified before it is accepted as a backup. The choices are explained in
-        M(natsops.jetstream.nats_stream_backup).
+        M(natsops.jetstream.nats_backup).
     type: str
     choices: [contents, records]
     default: contents

@@ -45,7 +45,8 @@ result = run_in_process(name, connection, **options)
 took = time.perf_counter() - started
 assert not result.get("failed"), result["msg"]
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
-print(json.dumps([took, peak, result.get("path"), result["bytes"]]))
+(row,) = result["streams"]
+print(json.dumps([took, peak, row["path"], row["bytes"]]))
 """
 
 
@@ -128,7 +129,7 @@ def fill(site: Site, stream: str, megabytes: int) -> None:
 
 def module(site: Site, name: str, **options: Any) -> tuple[float, int, str, int]:
     """Run a module in a separate process; return its seconds, its peak memory, and the path and size of the archive."""
-    arguments = json.dumps([f"nats_stream_{name}", site.cluster.app_connection(), options])
+    arguments = json.dumps([f"nats_{name}", site.cluster.app_connection(), options])
     done = subprocess.run(
         [sys.executable, "-c", MODULE, arguments], check=True, stdout=subprocess.PIPE, text=True, env=os.environ.copy()
     )
@@ -146,26 +147,26 @@ def measure(site: Site, version: str, megabytes: int, directory: Path) -> list[F
     path = ""
     for verify in ("checksum", "contents"):
         folder = str(directory / verify)
-        _seconds, small, _path, _size = module(site, "backup", stream="SMALL", directory=folder, verify=verify)
-        seconds, peak, path, _size = module(site, "backup", stream="LARGE", directory=folder, verify=verify)
+        _seconds, small, _path, _size = module(site, "backup", streams=["SMALL"], path=folder, verify=verify)
+        seconds, peak, path, _size = module(site, "backup", streams=["LARGE"], path=folder, verify=verify)
         runs[verify] = (seconds, peak, small)
     saving = (before + asyncio.run(raw_backup(site, "LARGE", raw))) / 2
     info = site.api.stream("LARGE")
     small_path = next((directory / "contents").glob("SMALL@*"))
     site.clear()
-    _seconds, small, _path, _size = module(site, "restore", path=str(small_path))
-    seconds, peak, _path, _size = module(site, "restore", path=path)
+    _seconds, small, _path, _size = module(site, "restore", path=str(small_path), compare="state")
+    seconds, peak, _path, _size = module(site, "restore", path=path, compare="state")
     site.api.delete_stream("LARGE")
     restoring = asyncio.run(raw_restore(site, info["config"], info["state"], raw))
     site.clear()
     return [
         Figure(version, "save, raw loop", saving, 1.0),
         *(
-            Figure(version, f"nats_stream_backup, verify={name}", took, took / saving, *peaks)
+            Figure(version, f"nats_backup, verify={name}", took, took / saving, *peaks)
             for name, (took, *peaks) in runs.items()
         ),
         Figure(version, "restore, raw loop", restoring, 1.0),
-        Figure(version, "nats_stream_restore", seconds, seconds / restoring, peak, small),
+        Figure(version, "nats_restore, compare=state", seconds, seconds / restoring, peak, small),
     ]
 
 

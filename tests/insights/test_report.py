@@ -524,7 +524,7 @@ def test_removed_origin_explains_its_mirror() -> None:
     (cause,) = find_causes(failing, found("STREAM_206", **STREAM), changes=[{**removed, "taken": moment(17)}])
     assert cause["title"].startswith(f"stream A/S: its origin ORIGIN was removed at {moment(17)}; ")
     assert cause["findings"] == 2
-    assert "`nats_stream_restore` brings ORIGIN back" in cause["commands"][0]
+    assert "`nats_restore` brings ORIGIN back" in cause["commands"][0]
     (cause,) = find_causes(failing, changes=[{**removed, "account": "B", "taken": moment(17)}])
     assert cause["title"] == "stream A/S: text of STREAM_120"
 

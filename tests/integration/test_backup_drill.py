@@ -124,11 +124,12 @@ def last_seq(cluster: NatsProcesses, stream: str) -> int:
 
 
 def save(cluster: NatsProcesses, stream: str, directory: Path) -> dict[str, Any]:
-    options: dict[str, Any] = {"stream": stream, "directory": str(directory), "account": "APP"}
+    options: dict[str, Any] = {"streams": [f"APP/{stream}"], "path": str(directory)}
     users = cluster.account_users()
-    result = run_in_process("nats_stream_backup", cluster.app_connection(), account_users=users, **options)
+    result = run_in_process("nats_backup", cluster.app_connection(), account_users=users, **options)
     assert not result.get("failed"), result
-    return dict(result)
+    (row,) = result["streams"]
+    return dict(row)
 
 
 def save_in_time(cluster: NatsProcesses, stream: str, directory: Path) -> float:

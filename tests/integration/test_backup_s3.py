@@ -57,7 +57,7 @@ class InStorage(Accounts):
         super().__init__(cluster, run_module, Path("nowhere"))
         self.storage = storage
 
-    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def run(self, name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         return super().run(name, check_mode, **{"directory": PLACE, "s3": self.storage.options, **options})
 
     def catalogue(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_one_stream_by_its_place(accounts: InStorage, storage: ObjectStorage) ->
     site = accounts.sites["APP"]
     site.add("ONE", 1)
     record = site.produce(some_messages("ONE", 30))
-    saved = site.done("backup", stream="ONE", directory=PLACE, s3=storage.options)
+    saved = site.done("backup", streams=["ONE"], path=f"{PLACE}/one", s3=storage.options)
     site.clear()
     site.done("restore", path=saved["path"], s3=storage.options)
     site.assert_restored("ONE", record)

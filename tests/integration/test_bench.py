@@ -46,10 +46,10 @@ def test_the_benchmark_of_backups_still_runs() -> None:
     figures = [backup.Figure(**figure) for figure in result["figures"]]
     assert [figure.what for figure in figures] == [
         "save, raw loop",
-        "nats_stream_backup, verify=checksum",
-        "nats_stream_backup, verify=contents",
+        "nats_backup, verify=checksum",
+        "nats_backup, verify=contents",
         "restore, raw loop",
-        "nats_stream_restore",
+        "nats_restore, compare=state",
     ]
     assert all(figure.seconds > 0 for figure in figures)
     assert backup.markdown(figures, 2).count("| 2.15.1 |") == 5

@@ -85,17 +85,18 @@ class Site:
         self.client = Client(options)
         self.api = JetStreamApi(self.client, self.account)
 
-    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-        return self._run_module(f"nats_stream_{name}", self.cluster.app_connection(), check_mode, **options)
+    def run(self, name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+        """Save or restore one stream, and return the result together with the row of this stream."""
+        return only_row(self._run_module(f"nats_{name}", self.cluster.app_connection(), check_mode, **options))
 
-    def done(self, name: str, **options: Any) -> dict[str, Any]:
+    def done(self, name: str, /, **options: Any) -> dict[str, Any]:
         result = self.run(name, **options)
         assert not result.get("failed"), result
         if name == "restore" and result["changed"]:
             self.cluster.restored.add((self.account, result["stream"]))
         return result
 
-    def refused(self, name: str, code: str, **options: Any) -> str:
+    def refused(self, name: str, code: str, /, **options: Any) -> str:
         """Run a module in check mode and for real, check that both runs refuse, and return the message."""
         results = [self.run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
         for result in results:
@@ -215,6 +216,15 @@ class Site:
         record.assert_positions(list(self.api.consumers(stream).rows))
 
 
+def only_row(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of saving or restoring one stream together with its row. The diff is that of the result."""
+    if result.get("failed"):
+        return result
+    (row,) = result["streams"]
+    assert (row["problem"], row["code"]) == ("", ""), row
+    return {**row, **result}
+
+
 class Accounts:
     """Two accounts, and the modules that back them up and restore them."""
 
@@ -224,7 +234,7 @@ class Accounts:
         self.directory = directory
         self._run_module = run_module
 
-    def run(self, name: str, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    def run(self, name: str, /, check_mode: bool = False, **options: Any) -> dict[str, Any]:
         users = [
             {"account": account, "user": user, "password": APP_PASSWORD}
             for account, user in self.cluster.accounts.items()
@@ -232,14 +242,14 @@ class Accounts:
         given = {"directory": str(self.directory), "account_users": users, **options}
         return self._run_module(f"nats_{name}", self.cluster.sys_connection(), check_mode, **given)
 
-    def done(self, name: str, **options: Any) -> dict[str, Any]:
+    def done(self, name: str, /, **options: Any) -> dict[str, Any]:
         result = self.run(name, **options)
         assert not result.get("failed"), result["msg"]
         if name == "restore":
             self.cluster.restored |= {(row["account"], row["stream"]) for row in result["streams"] if row["changed"]}
         return result
 
-    def refused(self, name: str, code: str, **options: Any) -> str:
+    def refused(self, name: str, code: str, /, **options: Any) -> str:
         results = [self.run(name, check_mode=check_mode, **options) for check_mode in (True, False)]
         for result in results:
             assert result.get("failed"), result

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Backs up the streams of accounts one after another to `<directory>/<account>/<stream>@<time>`, and lists them in a
-catalogue."""
+catalogue; or backs up one stream to `<path>/<stream>@<time>`, without a catalogue."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def _run(
     for account, stream in chosen:
         name = stream_key(account, stream)
         report = partial(_report, progress, rows, len(chosen), stream_key(labels[account], stream))
-        row = _save(connections, request, budget, leaderless, report, account, stream, check_mode)
+        store = request.store.below(folder(account))
+        one = StreamBackupRequest(stream, store, request.level, request.pace, report=report, budget=budget)
+        row = _row(connections, account, one, leaderless, check_mode)
         rows.append(row)
         catalogue = catalogue.failed(name, row["problem"]) if row["problem"] else catalogue.saved(name, utc_now())
         if hopeless(rows):
@@ -108,20 +110,42 @@ def _run(
     rows += [_not_listed(account, labels[account], failure) for account, failure in unlisted.items()]
     tidied = _tidied(request, rows, own.catalogue, check_mode)
     removed = [*tidied.removed, *own.removed]
-    result = {
-        "changed": any(row["changed"] for row in rows) or bool(removed) or own.saved is not None,
-        "streams": rows,
-        "cluster": own.saved,
-        "left": left,
-        "removed": removed,
-        "future": tidied.future,
-        **backup_page(request, rows, removed, left, tidied.future, own.saved).as_dict(),
+    result = _result(request.store, rows, removed, left, tidied.future, own.saved)
+    return BackupOutcome(result, not_saved(rows, left) or own.failure or tidied.failure)
+
+
+def save_stream(
+    connections: Connections, account: str | None, request: StreamBackupRequest, progress: Progress, check_mode: bool
+) -> dict[str, Any]:
+    """Back up one stream and return the module's result, whose row also has the manifest of the backup. Streams are not
+    listed, and the store has no catalogue and is not locked. `account`: the account's identity. Raises NatsFailure."""
+    report = partial(_report, progress, (), 1, stream_key(connections.label(account), request.stream))
+    saved = _saved(connections, account, replace(request, report=report), _Leaderless(connections), check_mode)
+    return _result(request.store, [{**_names(connections, account, request.stream), **saved}])
+
+
+def _result(
+    store: BackupStore,
+    rows: Sequence[dict[str, Any]],
+    removed: Sequence[str] = (),
+    left: Sequence[str] = (),
+    future: Sequence[str] = (),
+    own: Optional[Mapping[str, Any]] = None,
+) -> dict[str, Any]:
+    """Return the module's result. `own`: the saved files of the cluster itself."""
+    return {
+        "changed": any(row["changed"] for row in rows) or bool(removed) or own is not None,
+        "streams": list(rows),
+        "cluster": own,
+        "left": list(left),
+        "removed": list(removed),
+        "future": list(future),
+        **backup_page(store, rows, removed, left, future, own).as_dict(),
         "diff": {
             "before": {row["name"]: row["diff"]["before"] for row in rows if row["changed"]},
             "after": {row["name"]: row["diff"]["after"] for row in rows if row["changed"]},
         },
     }
-    return BackupOutcome(result, not_saved(rows, left) or own.failure or tidied.failure)
 
 
 def _listed(
@@ -184,7 +208,7 @@ def _save_own(request: BackupRequest, catalogue: Catalogue, hopeless: bool, chec
     return _Own(replace(catalogue, cluster=kept), saved, removed, failures[0] if failures else None)
 
 
-def _report(progress: Progress, rows: Sequence[dict[str, Any]], count: int, name: str, size: int) -> None:
+def _report(progress: Progress, rows: Sequence[Mapping[str, Any]], count: int, name: str, size: int) -> None:
     progress.report(lambda: f"{len(rows)} of {count} streams saved; {name}: {human_bytes(size)} so far")
 
 
@@ -215,35 +239,49 @@ def chosen_streams(
     return chosen
 
 
-def _save(
-    connections: Connections,
-    request: BackupRequest,
-    budget: RetryBudget,
-    leaderless: _Leaderless,
-    report: Callable[[int], None],
-    account: str | None,
-    stream: str,
-    check_mode: bool,
-) -> dict[str, Any]:
-    """Back up one stream and return its row."""
-    row: dict[str, Any] = {
+def _names(connections: Connections, account: str | None, stream: str) -> dict[str, Any]:
+    """Return the keys of a row that identify its stream."""
+    return {
         "name": stream_key(account, stream),
         "label": stream_key(connections.label(account), stream),
         "account": account,
         "stream": stream,
     }
-    store = request.store.below(folder(account))
-    one = StreamBackupRequest(stream, store, request.level, request.pace, report=report, budget=budget)
-    report(0)
+
+
+def _row(
+    connections: Connections,
+    account: str | None,
+    request: StreamBackupRequest,
+    leaderless: _Leaderless,
+    check_mode: bool,
+) -> dict[str, Any]:
+    """Back up one of several streams and return its row, with `problem` if it was not saved. The row has no manifest."""
+    names = _names(connections, account, request.stream)
     try:
-        leaderless.require_led(account, stream)
-        result = _with_elections(connections, account, one, check_mode)
+        saved = _saved(connections, account, request, leaderless, check_mode)
     except NatsFailure as failure:
-        failure = leaderless.explained(failure, account, stream)
-        return {**row, **_NOTHING, "problem": failure.description, "code": failure.code}
+        return {**names, **_NOTHING, "problem": failure.description, "code": failure.code}
+    return {**names, **{key: value for key, value in saved.items() if key != "backup"}}
+
+
+def _saved(
+    connections: Connections,
+    account: str | None,
+    request: StreamBackupRequest,
+    leaderless: _Leaderless,
+    check_mode: bool,
+) -> dict[str, Any]:
+    """Back up one stream and return the keys of its row that describe the backup. Raises NatsFailure."""
+    request.report(0)
+    try:
+        leaderless.require_led(account, request.stream)
+        result = _with_elections(connections, account, request, check_mode)
+    except NatsFailure as failure:
+        raise leaderless.explained(failure, account, request.stream) from None
     messages = (result["diff"]["after"] or result["backup"]["state"]).get("messages", 0)
-    kept = {key: result[key] for key in ("changed", "path", "reason", "bytes", "caveats", "diff")}
-    return {**row, **kept, "messages": messages, "problem": "", "code": ""}
+    kept = {key: result[key] for key in ("changed", "path", "reason", "bytes", "caveats", "diff", "backup")}
+    return {**kept, "messages": messages, "problem": "", "code": ""}
 
 
 def _with_elections(
@@ -412,7 +450,7 @@ def _expired(backups: Sequence[Backup], keep: Retention, saved: set[str], own: s
 
 
 def backup_page(
-    request: BackupRequest,
+    store: BackupStore,
     rows: Sequence[dict[str, Any]],
     removed: Sequence[str],
     left: Sequence[str],
@@ -430,7 +468,7 @@ def backup_page(
     found = Page()
     if shown:
         found = table_page(
-            f"Streams saved to {request.store.place()}",
+            f"Streams saved to {store.place()}",
             ("Stream", "Messages", "Bytes", "Why"),
             cells,
             [(f"{len(saved):,} saved", messages, human_bytes(size), "")] if len(shown) > 1 else (),

@@ -1,10 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Restores many streams from a directory of backups. All obstacles are found before the first stream is created."""
+"""Restores many streams from a directory of backups, or one backup. All obstacles are found before the first stream is
+created."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ from ..waiting import ELECTION_SECONDS, wait_until
 from .catalogue import stream_key
 from .catalogue_file import choice_rows
 from .encryption import Keys, only_passing
-from .files import Backup, Unreadable, find_backups
+from .files import Backup, Unreadable, find_backups, read_backup
 from .restore_rules import is_later, position, repeats_sources, sources_caveat
 from .selection import SelectionError, asked_for, choose
 from .store import PREFIX, BackupStore, DirectoryStore, written
@@ -80,10 +82,7 @@ def restore_streams(
     a reason other than a damaged backup.
     """
     backups, damaged = _chosen(request, connections.names)
-    for account in {_account(connections, request, backup) for backup in backups}:
-        if account is not None or not request.names_accounts:
-            # The recent loss of a meta leader must not prevent a stream from being restored.
-            wait_until(connections.account(account).stream_names, lambda _names: True, ELECTION_SECONDS)
+    _await_meta_leader(connections, request, backups)
     # A rate limit applies to the run as a total.
     with Workers(connections, 1 if request.one.pace.rate else AT_ONCE) as workers:
         planned = workers.map(lambda own, backup: _plan(own, request, backup), backups)
@@ -102,8 +101,43 @@ def restore_streams(
     return RestoreOutcome(_result(request, rows, check_mode), _failure(rows, len(planned) + len(damaged), check_mode))
 
 
+def restore_backup(
+    connections: Connections, request: RestoreRequest, progress: Progress, check_mode: bool
+) -> RestoreOutcome:
+    """Restore the only backup of the store. Raises NatsFailure before anything is created."""
+    backup = _only_backup(request.store)
+    _await_meta_leader(connections, request, [backup])
+    (row,) = _with_repetitions(connections, [backup], [_planned(connections, request, backup)])
+    if check_mode:
+        return RestoreOutcome(_result(request, [row], check_mode), None)
+    run = _RestoreRun(request, progress, 1)
+    row = run.restore_one(connections, (backup, row)) or row
+    return RestoreOutcome(_result(request, [row], check_mode), run.failure)
+
+
+def _only_backup(store: BackupStore) -> Backup:
+    """Return the only backup of a store. Raises NatsFailure damaged, and invalid_option if there is none."""
+    try:
+        return read_backup(store)
+    except Unreadable as failure:
+        if failure.code == "invalid_option":
+            failure.description = (
+                f"path: {failure.description}. Set it to the directory of one backup, such as "
+                "ORDERS@20261123T020000.123456Z, or use `directory` and `streams` with a directory of backups"
+            )
+        raise
+
+
+def _await_meta_leader(connections: Connections, request: RestoreRequest, backups: Sequence[Backup]) -> None:
+    """Wait until the streams of each account can be listed: the recent loss of a meta leader must not prevent a stream
+    from being restored."""
+    for account in {_account(connections, request, backup) for backup in backups}:
+        if account is not None or not request.names_accounts:
+            wait_until(connections.account(account).stream_names, lambda _names: True, ELECTION_SECONDS)
+
+
 class _RestoreRun:
-    """Restores streams concurrently, and counts the results."""
+    """Restores streams concurrently, and counts the results. `failure`: the last one."""
 
     def __init__(self, request: RestoreRequest, progress: Progress, count: int) -> None:
         self._wanted, self._progress, self._count = request, progress, count
@@ -111,16 +145,18 @@ class _RestoreRun:
         self._restored = 0
         self._failed_in_a_row = 0
         self._given_up = False
+        self.failure: Optional[NatsFailure] = None
 
     def restore(self, workers: Workers, pairs: Sequence[tuple[Backup, dict[str, Any]]]) -> list[dict[str, Any]]:
         """Return the rows of the streams whose restore began: first the originals, then the streams that copy others."""
         rows: list[dict[str, Any]] = []
         for copies in (False, True):
             some = [pair for pair in pairs if _is_copy(pair[0]) == copies]
-            rows += [row for row in workers.map(self._one, some) if row is not None]
+            rows += [row for row in workers.map(self.restore_one, some) if row is not None]
         return rows
 
-    def _one(self, own: Connections, pair: tuple[Backup, dict[str, Any]]) -> dict[str, Any] | None:
+    def restore_one(self, own: Connections, pair: tuple[Backup, dict[str, Any]]) -> dict[str, Any] | None:
+        """Return the row of a restored stream, or None if the run was given up before the stream's restore."""
         backup, plan = pair
         if plan["problem"] or self._given_up:
             return plan if plan["problem"] else None
@@ -132,6 +168,7 @@ class _RestoreRun:
             with self._lock:
                 self._failed_in_a_row += 1
                 self._given_up = failure.code in _HOPELESS or self._failed_in_a_row >= AT_ONCE
+                self.failure = failure
             return {**plan, "changed": True, "problem": failure.description, "code": failure.code}
         with self._lock:
             self._restored += 1
@@ -224,17 +261,44 @@ _ROW: dict[str, Any] = {
     "caveats": [],
     "messages": 0,
     "bytes": 0,
+    "first_seq": 0,
+    "last_seq": 0,
+    "consumers": [],
+    "recreated": [],
+    "fewer_replicas": [],
+    "state": None,
     "diff": {},
     "problem": "",
     "code": "",
 }
 
 
+#: The keys of a row that are results of `restore`.
+_RESULTS = (
+    *("changed", "messages", "bytes", "first_seq", "last_seq", "consumers", "recreated", "fewer_replicas", "state"),
+    *("caveats", "diff"),
+)
+
+
 def _plan(connections: Connections, request: RestoreRequest, backup: Backup) -> dict[str, Any]:
-    """Return the row for a stream to restore, with `problem` if restoring it is impossible."""
+    """Return the row for one of several streams to restore, with `problem` if restoring it is impossible."""
+    row = _row(connections, request, backup)
+    try:
+        return _planned(connections, request, backup)
+    except NatsFailure as failure:
+        if failure.code in _HOPELESS:
+            raise
+        return {
+            **row,
+            "problem": failure.description.partition("nothing was restored: ")[2] or failure.description,
+            "code": failure.code,
+        }
+
+
+def _row(connections: Connections, request: RestoreRequest, backup: Backup) -> dict[str, Any]:
     manifest, account = backup.manifest, _account(connections, request, backup)
     name = request.one.changes.stream or manifest.stream
-    row: dict[str, Any] = {
+    return {
         **_ROW,
         "name": stream_key(account, name),
         "label": stream_key(connections.label(account), name),
@@ -243,22 +307,21 @@ def _plan(connections: Connections, request: RestoreRequest, backup: Backup) -> 
         "path": backup.path,
         "taken": manifest.taken,
     }
+
+
+def _planned(connections: Connections, request: RestoreRequest, backup: Backup) -> dict[str, Any]:
+    """Return the row for a stream to restore. Raises NatsFailure if restoring it is impossible."""
+    row = _row(connections, request, backup)
+    account = row["account"]
+    if request.names_accounts and account is None:
+        raise NatsFailure("invalid_option", f"account: {backup.path} does not name its account; set one")
     try:
-        if request.names_accounts and account is None:
-            raise NatsFailure("invalid_option", f"account: {backup.path} does not name its account; set one")
         result = restore(connections.client(account), connections.account(account), backup, request.one, True)
     except NatsFailure as failure:
-        if failure.code in _HOPELESS:
-            raise
         if failure.code == "exists" and request.existing == SKIP:
             return {**row, "skipped": True}
-        return {
-            **row,
-            "problem": failure.description.partition("nothing was restored: ")[2] or failure.description,
-            "code": failure.code,
-        }
-    kept = {key: result[key] for key in ("changed", "messages", "bytes", "caveats", "diff")}
-    return {**row, **kept}
+        raise
+    return {**row, **{key: result[key] for key in _RESULTS}}
 
 
 def _with_repetitions(
@@ -302,7 +365,8 @@ def _restore(
         lambda: new_stream(lambda: _compared(connections, request, backup, plan)), lambda _found: True, ELECTION_SECONDS
     ).value
     caveats = list(dict.fromkeys([*plan["caveats"], *result["caveats"]]))
-    row = {**plan, "seconds": result["seconds"], "caveats": caveats, "compared": compared}
+    done = {key: result[key] for key in ("recreated", "state", "seconds")}
+    row = {**plan, **done, "caveats": caveats, "compared": compared}
     if compared["digest"] not in ("same", "not compared"):
         reason = f"stream {plan['label']} was restored, but its content differs from the backup: {compared['digest']}"
         raise NatsFailure("incomplete", reason, account=plan["account"])
@@ -351,7 +415,7 @@ def _digest(
         return "not compared"
     account = plan["account"]
     pace = replace(request.one.pace, consumers=False)
-    work = request.store.local or tempfile.gettempdir()
+    work = workspace(request.store)
     with written(work), tempfile.TemporaryDirectory(prefix=PREFIX, dir=work) as folder:
         keys = Keys() if backup.manifest.encryption is None else only_passing()
         again = StreamBackupRequest(plan["stream"], DirectoryStore(Path(folder), keys), CONTENTS, pace)
@@ -362,6 +426,14 @@ def _digest(
     if (held["messages"], held["last_seq"]) != (saved["messages"], saved["last_seq"]):
         return "not compared"
     return f"the digest of its messages is {held['digest'][:12]} instead of {saved['digest'][:12]}"
+
+
+def workspace(store: BackupStore) -> Path:
+    """Return the directory for a temporary copy of a restored stream: that of the backups, which has room for archives,
+    unless it is in object storage or may only be read."""
+    if store.local is not None and os.access(store.local, os.W_OK):
+        return store.local
+    return Path(tempfile.gettempdir())
 
 
 def _result(request: RestoreRequest, rows: Sequence[Mapping[str, Any]], planned: bool) -> dict[str, Any]:

@@ -48,6 +48,28 @@ def matches(account: str | None, stream: str, patterns: Sequence[str]) -> bool:
     )
 
 
+def only_stream(selected: Sequence[str], names_accounts: bool) -> tuple[Optional[str], str]:
+    """Return the account, None for that of the task's own user, and the name of the only selected stream. The servers
+    are not queried: a user may be allowed to read this stream without being allowed to list streams.
+
+    `names_accounts`: whether there are users of several accounts. Raises SelectionError unless the selection is one
+    `ACCOUNT/STREAM` or, with only the task's own user, one `STREAM`.
+    """
+    remedy = "select one as ACCOUNT/STREAM, or set `directory` instead of `path`"
+    if len(selected) != 1:
+        some = f" ({some_names(selected)})" if selected else ""
+        raise SelectionError(f"`path` saves exactly one stream, not {len(selected)}{some}: {remedy}")
+    (text,) = selected
+    if "*" in text or "?" in text:
+        raise SelectionError(f"`path` saves exactly one stream, and {text} is a pattern: {remedy}")
+    account, slash, stream = text.partition("/")
+    if slash and stream:
+        return account or None, stream
+    if slash or not text or names_accounts:
+        raise SelectionError(f"`path` saves exactly one stream, and {text!r} does not name one: {remedy}")
+    return None, text
+
+
 def parse_taken(text: str) -> datetime:
     """Parse `2026-11-23T02:00:00Z`, the time in the name of a backup's directory, or a day; return the time in UTC. A
     day or a second stands for its last moment.

@@ -165,8 +165,8 @@ def first_accounts(case: Case) -> Iterator[ConfigProblem]:
             "accounts",
             "are the first, and JetStream then works only in them: no client could reach the "
             f"{counted(streams, 'stream')} of "
-            "the account $G here, which would stay on the disk. Back them up (nats_stream_backup, without a user), delete them, "
-            "deploy, and restore them into an account (nats_stream_restore)",
+            "the account $G here, which would stay on the disk. Back them up (nats_backup, without a user), delete them, "
+            "deploy, and restore them into an account (nats_restore with account)",
         )
     if not has_users(case.loaded) and has_users(case.config) and not case.config.get("no_auth_user"):
         connected = int(case.running.get("connections") or 0)

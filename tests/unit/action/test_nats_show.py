@@ -19,14 +19,11 @@ from ansible_collections.natsops.jetstream.plugins.action.nats_show import Actio
 from ansible_collections.natsops.jetstream.plugins.filter.nats_diagnosis import nats_diagnosis
 from ansible_collections.natsops.jetstream.plugins.filter.nats_report import nats_report
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.catalogue import Catalogue
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.retention import Retention
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import BackupRequest, backup_page
+from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_backup import backup_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.run_restore import restore_page
 from ansible_collections.natsops.jetstream.plugins.module_utils.backup.store import DirectoryStore
-from ansible_collections.natsops.jetstream.plugins.module_utils.backup.verify import CONTENTS
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.drill import drill_lines
 from ansible_collections.natsops.jetstream.plugins.module_utils.dr.record import Drill
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.jetstream_api import TransferPace
 from ansible_collections.natsops.jetstream.plugins.module_utils.nats.model import JetStreamSummary
 from ansible_collections.natsops.jetstream.plugins.module_utils.placement.leader_rebalance import (
     STREAMS as STREAM_LEADERS,
@@ -92,10 +89,9 @@ def row(name: str, **changes: Any) -> dict[str, Any]:
 
 def test_backup(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path / "backup")
-    wanted = BackupRequest(store, ["APP"], ["*"], [], CONTENTS, TransferPace(1.0, 1.0), Retention())
     rows = [row(name) for name in STREAMS[:-1]] + [row("S0998b", problem="no space\nleft", changed=False)]
     found = backup_page(
-        wanted, [*rows, row(STREAMS[-1])], ["old"] * 1000, [f"LATER{name}" for name in STREAMS], [], None
+        store, [*rows, row(STREAMS[-1])], ["old"] * 1000, [f"LATER{name}" for name in STREAMS], [], None
     )
     lines = shown(tmp_path / "show", found.as_dict())
     assert "S0998b" in lines[5] and "no space" in lines[5], "the failed stream is in the first row"

@@ -207,7 +207,7 @@ def test_reader_of_the_beginning_only(identity: Any, tmp_path: Path) -> None:
 
 @pytest.fixture(params=["2.10.27", "2.15.1"])
 def backup(request: pytest.FixtureRequest, identity: Any, tmp_path: Path) -> Backup:
-    """An encrypted backup, as `nats_stream_backup` makes one."""
+    """An encrypted backup, as `nats_backup` makes one."""
     path = tmp_path / "APP" / "S@then"
     shutil.copytree(ARCHIVES / f"backup-{request.param}", path)
     recipient = str(identity.to_public())

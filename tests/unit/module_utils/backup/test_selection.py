@@ -14,6 +14,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
     choose,
     folder_name,
     matches,
+    only_stream,
     parse_taken,
 )
 
@@ -35,6 +36,42 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.backup.selection
 )
 def test_pattern_matches(patterns: list[str], expected: bool) -> None:
     assert matches("APP", "ORDERS", patterns) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "names_accounts", "expected"),
+    [
+        ("APP/ORDERS", True, ("APP", "ORDERS")),
+        ("APP/ORDERS", False, ("APP", "ORDERS")),
+        ("ORDERS", False, (None, "ORDERS")),
+        # The name of a stream without account in results, see stream_key.
+        ("/ORDERS", True, (None, "ORDERS")),
+        ("APP/a[b]", True, ("APP", "a[b]")),
+    ],
+)
+def test_only_stream_is_named(text: str, names_accounts: bool, expected: tuple[str | None, str]) -> None:
+    assert only_stream([text], names_accounts) == expected
+
+
+@pytest.mark.parametrize(
+    ("selected", "names_accounts", "reason"),
+    [
+        (["*"], False, r"\* is a pattern"),
+        (["APP/ORD*"], True, r"APP/ORD\* is a pattern"),
+        (["A?P/ORDERS"], True, r"A\?P/ORDERS is a pattern"),
+        ([], True, "not 0: select one as ACCOUNT/STREAM"),
+        (["APP/A", "APP/B"], True, r"not 2 \(APP/A, APP/B\)"),
+        (["APP/A", "APP/A"], True, "not 2"),
+        # With users of accounts, a text without a slash is an account.
+        (["APP"], True, "'APP' does not name one"),
+        (["APP/"], False, "'APP/' does not name one"),
+        ([""], False, "'' does not name one"),
+        (["/"], False, "'/' does not name one"),
+    ],
+)
+def test_only_stream_refuses_other_selections(selected: list[str], names_accounts: bool, reason: str) -> None:
+    with pytest.raises(SelectionError, match=reason):
+        only_stream(selected, names_accounts)
 
 
 @pytest.mark.parametrize(

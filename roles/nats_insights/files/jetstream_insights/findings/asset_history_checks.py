@@ -144,7 +144,7 @@ _STREAMS = (
         "{kept_from_most|count}",
         rationale="It was purged, or messages were deleted. Servers do not report by which client.",
         remedy="the advisory API (api_audit), which playbook `capture_advisories` keeps, names the client; "
-        "`nats_stream_restore` from the last backup",
+        "`nats_restore` from the last backup",
         source="StreamState.FirstSeq of a stream without limits",
     ),
     Check(
@@ -166,7 +166,7 @@ _STREAMS = (
         "last snapshots of each hour are compared. A purge is not found if max_age, max_msgs or max_bytes could have removed "
         "the messages by the next compared snapshot.",
         remedy="the advisory API (api_audit), which playbook `capture_advisories` keeps, names the client; "
-        "`nats_stream_restore` from the last backup",
+        "`nats_restore` from the last backup",
         source="StreamState.FirstSeq, compared with max_age, max_msgs and max_bytes",
     ),
     Check(
@@ -186,7 +186,7 @@ _STREAMS = (
         text="its last sequence is {last_seq_last|count}, and that of its origin {mirrored} is {origin_last_seq|count}",
         rationale="The origin was recreated, or lost messages. The mirror ignores new messages up to its own last sequence, "
         "and reports neither an error nor a lag.",
-        remedy="`nats_stream_backup` keeps the old messages; then `nats_stream` with `state: absent`, and without it, recreates "
+        remedy="`nats_backup` keeps the old messages; then `nats_stream` with `state: absent`, and without it, recreates "
         "the mirror",
         source="nats-server stream.go processInboundMirrorMsg: older sequences are ignored",
     ),
@@ -242,7 +242,7 @@ _STREAMS = (
         text="no message was stored in {seconds|seconds}, and its {messages_last|count} messages have no consumer",
         rationale="Each replica uses disk space and a Raft group. Buckets are skipped, because their readers are "
         "unknown.",
-        remedy="`nats_stream_backup`, then `nats_stream` with `state: absent`",
+        remedy="`nats_backup`, then `nats_stream` with `state: absent`",
         source="Synadia Insights (OPT_IDLE, OPT_COST)",
     ),
     Check(

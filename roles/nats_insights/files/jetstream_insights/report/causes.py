@@ -88,7 +88,7 @@ _ELECTIONS = ("STREAM_101", "STREAM_203", "CONSUMER_101", "CONSUMER_208")
 #: Checks of mirrors and sources that fail when an origin is removed. They name the origins as `peer`.
 _ORIGIN_CHECKS = ("STREAM_120", "STREAM_206", "STREAM_209", "STREAM_119")
 _ORIGIN_REMOVED = (
-    "`nats_stream_restore` brings {origin} back from its last backup; otherwise remove the mirror or source from {subject} "
+    "`nats_restore` brings {origin} back from its last backup; otherwise remove the mirror or source from {subject} "
     "(`nats_stream`)"
 )
 #: The code of each check, and its place among the checks of the same fault.
