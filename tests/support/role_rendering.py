@@ -28,7 +28,6 @@ PLAY = """
   roles:
     - role: rendering
 """
-# The role's own defaults, variables, specification and templates are copied, with tasks that only render.
 TASKS = """
 - name: Settle
   ansible.builtin.set_fact:
@@ -54,15 +53,20 @@ TASKS = """
 """
 
 
-def render(
-    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
-) -> subprocess.CompletedProcess[str]:
-    """Render the files of the hosts of group nats, which may have child groups."""
+def make_role(directory: Path, tasks: str) -> None:
+    """Create the role `rendering` with these tasks and everything else of the role nats_server."""
     role = directory / "roles" / "rendering"
     (role / "tasks").mkdir(parents=True)
     for part in ("defaults", "vars", "templates", "meta"):
         (role / part).symlink_to(ROLE / part)
-    (role / "tasks" / "main.yml").write_text(TASKS)
+    (role / "tasks" / "main.yml").write_text(tasks)
+
+
+def render(
+    directory: Path, group: dict[str, Any], hosts: dict[str, dict[str, Any]], **clusters: list[str]
+) -> subprocess.CompletedProcess[str]:
+    """Render the files of the hosts of group nats, which may have child groups."""
+    make_role(directory, TASKS)
     (directory / "play.yml").write_text(PLAY)
     everywhere = {
         "ansible_connection": "local",
