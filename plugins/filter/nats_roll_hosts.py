@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nats_roll_hosts
-short_description: Return the hosts of a run that restart or are in maintenance
+short_description: Return the hosts of a run that restart or need attention
 version_added: 0.1.0
 author: natsops maintainers (@natsops)
 description:
@@ -37,9 +37,9 @@ _value:
     - The hosts that this run changed or whose state is unknown (C(touched)), whether the first reading found
       the cluster healthy and this run changed nothing (C(verified)), those that an earlier deployment changed
       without a smoke test that passed (C(smoke_test_due)), those that C(restart), those whose gateways need TLS first
-      (C(gateway_tls_first)), those without a record of the loaded configuration (C(unrecorded)), and the batch of those
-      in maintenance (C(returns)). C(actions) contains the required action of each host, C(lines) these actions with
-      their reasons and the findings about the tuning, and C(plan) the arguments of M(natsops.jetstream.nats_roll_plan).
+      (C(gateway_tls_first)), and those without a record of the loaded configuration (C(unrecorded)). C(actions)
+      contains the required action of each host, C(lines) these actions with their reasons and the findings about the
+      tuning, and C(plan) the arguments of M(natsops.jetstream.nats_roll_plan).
   type: dict
 """
 

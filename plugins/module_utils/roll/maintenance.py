@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..batch import Batch, BatchGate, number_batches
 from ..health.rules import StopPolicy, stop_problems
 from ..maintenance import Mark, known_problems, parse_mark, utc
 from ..nats.model import Cluster
@@ -122,6 +123,23 @@ def _lines(
             fate = {"move": "moved first", "fail": "blocking"}.get(request.r1, "unavailable during maintenance")
             lines.append(f"{fate}, because {name} has their only replica: {some_names(alone)}")
     return lines
+
+
+def plan_return(servers: Mapping[str, str], gate: BatchGate | None) -> list[dict[str, Any]]:
+    """Return the batch of the hosts that come back, whether or not their servers are running; it has no hosts if there
+    are none. They come back together, because starting them reduces no redundancy.
+
+    `servers`: host → the name of its server. `gate`: the gate that waits for their replicas, None without a gate."""
+    return number_batches(
+        [
+            Batch(
+                title=f"the return of {', '.join(servers)}",
+                hosts=list(servers),
+                servers=list(servers.values()),
+                gates={"after": gate} if gate else {},
+            )
+        ]
+    )
 
 
 def roll_problems(

@@ -1,14 +1,12 @@
 # Copyright (c) 2026, natsops maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts of a run by their recorded state: which ones restart, and which ones are in maintenance. Pure."""
+"""The hosts of a run by their recorded state: which ones restart, and the marks of those in maintenance. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-
-from ..batch import Batch, number_batches
 
 State = Mapping[str, Any]
 
@@ -20,14 +18,12 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
     `touched`: the hosts that this run changed, or whose state is unknown. `verified`: whether the first reading found
     the cluster healthy, and no host was changed since. `smoke_test_due`: the hosts that an earlier deployment changed
     without a smoke test that passed. `restart`: the hosts whose process must be restarted. `gateway_tls_first`: those
-    whose gateways need TLS first. `unrecorded`: those without a record of the loaded configuration. `returns`: the
-    batch of those in maintenance, whether or not their servers are running; it has no hosts if there are none.
-    `actions`: host → required action. `lines`: these actions with their reasons, and the findings about the tuning of
-    the hosts. `plan`: arguments of the module nats_roll_plan."""
+    whose gateways need TLS first. `unrecorded`: those without a record of the loaded configuration. `actions`: host →
+    required action. `lines`: these actions with their reasons, and the findings about the tuning of the hosts. `plan`:
+    arguments of the module nats_roll_plan."""
     actions = {host: state["required_action"] for host, state in states.items() if state.get("required_action")}
     restart = [host for host, action in actions.items() if action["action"] == "restart"]
     touched = [host for host in names or states if not states.get(host, {}).get("untouched")]
-    marked = {host: state["maintenance"]["server"] for host, state in states.items() if state.get("maintenance")}
     return {
         "touched": touched,
         "verified": not touched and all(state.get("cluster_verified") for state in states.values()),
@@ -37,9 +33,6 @@ def roll_hosts(states: Mapping[str, State], names: Mapping[str, str | None] | No
         "unrecorded": [
             host for host, state in states.items() if not state.get("recorded", True) and state["running"]["running"]
         ],
-        "returns": number_batches(
-            [Batch(f"the return of {', '.join(marked)}", "", list(marked), list(marked.values()))]
-        ),
         "actions": actions,
         "lines": [f"{host}: {line}" for host, state in states.items() for line in _lines(state)],
         "plan": {

@@ -94,16 +94,6 @@ def test_each_list_has_the_hosts_with_its_state(one: dict[str, Any], key: str) -
     assert {name: found[name] for name in names} == {name: ["n2"] if name == key else [] for name in names}
 
 
-@pytest.mark.parametrize("runs", [False, True])
-def test_hosts_in_maintenance_return_in_one_batch(runs: bool) -> None:
-    marked = state(runs=runs, maintenance=MARK)
-    (batch,) = roll_hosts({"n1": state(), "n2": marked, "n3": {**marked, "maintenance": {"server": "s3"}}})["returns"]
-    assert (batch["number"], batch["hosts"], batch["servers"]) == (1, ["n2", "n3"], ["s2", "s3"])
-    assert (batch["title"], batch["remaining"]) == ("the return of n2, n3", [])
-    (nothing,) = roll_hosts({"n1": state(), "n2": {}})["returns"]
-    assert nothing["hosts"] == []
-
-
 def test_host_without_a_known_state_counts_as_touched() -> None:
     states = {"n1": state(untouched=True), "n2": state(untouched=False), "n4": state()}
     assert roll_hosts(states, dict.fromkeys(["n1", "n2", "n3", "n4"]))["touched"] == ["n2", "n3", "n4"]
@@ -130,5 +120,5 @@ def test_filters_read_the_facts_of_the_hosts() -> None:
         "n3": {},
     }
     found = nats_roll_hosts(["n1", "n2", "n3"], hostvars)
-    assert (found["restart"], found["returns"][0]["hosts"], found["plan"]["hosts"]) == (["n1"], ["n2"], {"n1": "s1"})
+    assert (found["restart"], found["plan"]["hosts"]) == (["n1"], {"n1": "s1"})
     assert nats_maintenance_marks(["n1", "n2", "n3"], hostvars) == [MARK]
