@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, TypedDict
 
 from .metrics_user import METRICS_INBOX
 from .topology import boolean
@@ -18,6 +19,54 @@ _TLS_FILES = ("tls_ca_file", "tls_cert_file", "tls_key_file")
 #: Options, and environment variables of the modules (AWX's credential sets them), that are credentials.
 _CREDENTIALS = ("password", "credentials", "nkey_seed", "account_seed", "tls_cert_file")
 _ENVIRONMENT = ("NATS_PASSWORD", "NATS_TOKEN", "NATS_NKEY", "NATS_CREDS", "NATS_CERT", "NATS_CONTEXT")
+
+
+class UserLogin(TypedDict):
+    """A user and its password."""
+
+    user: str
+    password: str
+
+
+@dataclass(frozen=True)
+class SystemLogins:
+    """The users with which the playbooks may log in while the users of the system account are rotated, as the role's
+    variables of the same names."""
+
+    api_user: str = ""
+    api_password: str = ""
+    system_user: str = ""
+    system_password: str = ""
+    system_previous_user: str = ""
+    system_previous_password: str = ""
+
+    def candidates(self) -> list[UserLogin]:
+        """Return the distinct users with a password: the modules' own, the desired and the previous one, in this
+        order of preference."""
+        users = [
+            (self.api_user, self.api_password),
+            (self.system_user, self.system_password),
+            (self.system_previous_user, self.system_previous_password),
+        ]
+        known = dict.fromkeys((user, password) for user, password in users if user and password)
+        return [UserLogin(user=user, password=password) for user, password in known]
+
+    def accepted(self, attempts: Sequence[Mapping[str, Any]]) -> UserLogin | None:
+        """Return the first candidate that every server accepted, None without one. `attempts`: the results of
+        nats_login_info for the candidates, in the same order for each server; a user may be a candidate with two
+        passwords, so its name does not identify it."""
+        logins = self.candidates()
+        for index, login in enumerate(logins):
+            own = attempts[index :: len(logins)]
+            if own and all(attempt["accepted"] for attempt in own):
+                return login
+        return None
+
+    def remaining(self, removed: Collection[str]) -> UserLogin | None:
+        """Return the desired user if the modules' own is among the removed ones, None if the modules keep theirs."""
+        if self.api_user not in removed or not self.system_password:
+            return None
+        return UserLogin(user=self.system_user, password=self.system_password)
 
 
 def has_login(options: Mapping[str, Any], environment: Mapping[str, str]) -> bool:

@@ -46,6 +46,11 @@ ROLE_OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_part("api", ("tls_ca_file", "tls_cert_file", "tls_key_file")),
         **_server("metrics_user", "metrics_password", "operator"),
     },
+    # connection.SystemLogins
+    "system_logins": _server(
+        *("api_user", "api_password", "system_user", "system_password"),
+        *("system_previous_user", "system_previous_password"),
+    ),
     # client_contexts.client_contexts
     "contexts": _server(
         *("contexts", "cluster_name", "accounts", "system_account", "system_user", "system_password"),

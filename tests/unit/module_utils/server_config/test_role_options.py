@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.natsops.jetstream.plugins.lookup.nats_role_options import LookupModule
 from ansible_collections.natsops.jetstream.plugins.module_utils.host.release import ReleaseOptions
+from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.connection import SystemLogins
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.role_options import ROLE_OPTIONS
 from ansible_collections.natsops.jetstream.plugins.module_utils.server_config.tls_sources import TlsSourceOptions
 from support.documents import role_options
@@ -28,6 +29,7 @@ def test_each_option_is_a_documented_variable() -> None:
 
 def test_typed_inputs_receive_all_their_variables() -> None:
     assert ROLE_OPTIONS["tls_sources"].keys() == fields(TlsSourceOptions)
+    assert ROLE_OPTIONS["system_logins"].keys() == fields(SystemLogins)
     assert ROLE_OPTIONS["release"].keys() == fields(ReleaseOptions) - {"machine", "origin"}
 
 
