@@ -126,7 +126,7 @@ RULES = (
     ),
     Rule(
         "identifier",
-        r"\bof_[a-z]\w*|\b[a-z]\w*[a-z]_of\b|\b(?:Scene|Streaks|Patience|Trouble|Looks|Wanted[A-Z]\w*|give_back\w*)\b",
+        r"\b_*of_[a-z]\w*|\b_*[a-z]\w*[a-z]_of\b|\b_of\b|\b(?:Scene|Streaks|Patience|Trouble|Looks|Wanted[A-Z]\w*|give_back\w*)\b",
         "hourly_rows instead of of_hours, source_path instead of path_of, RestoreRequest instead of WantedRestore",
         True,
     ),

@@ -177,7 +177,7 @@ def ensure(module: AnsibleModule, connections: Connections) -> dict[str, Any]:
     zones = server_zones(cluster.servers, params["zone_tag_prefix"])
     accounts = [account for account in connections.accounts if account is not None]
     plan = plan_leaders(cluster, params["cluster"], params["groups"], zones, rates, accounts, params["max_step_downs"])
-    jobs = [] if module.check_mode else [StepDownJob(_asset(move), _step_down_of(move)) for move in plan.moves]
+    jobs = [] if module.check_mode else [StepDownJob(_asset(move), _plan_step_down(move)) for move in plan.moves]
     if jobs:
         groups = AssetGroups(connections, cluster.servers)
         step_down(groups, jobs, groups.servers, groups.supporting, timeout, params["concurrency"])
@@ -197,7 +197,7 @@ def _asset(move: LeaderMove) -> StepDownAsset:
     return StepDownAsset(move.account, move.stream, move.consumer, move.account_name)
 
 
-def _step_down_of(move: LeaderMove) -> LeadershipPlan:
+def _plan_step_down(move: LeaderMove) -> LeadershipPlan:
     wanted = LeaderConstraints(preferred=move.target)
     return LeadershipPlan(STEP_DOWN, wanted, move.group, candidates=(move.target,), target=move.target)
 

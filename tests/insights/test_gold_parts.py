@@ -344,7 +344,7 @@ def _diverging(spark: SparkSession, rows: list[tuple[Any, ...]], past: DataFrame
 _STEPS = (1, 25, 60)
 
 
-def _of_fleet(fleet: object, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _set_fleet(fleet: object, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield rows of a fleet of this name, as one of several cases in a frame."""
     return ((str(fleet), *row[1:]) for row in rows)
 
@@ -358,7 +358,7 @@ def test_replica_may_lack_messages_written_between_answers(spark: SparkSession) 
         for minute in range(0, 4 * step, step)
         for server, seconds, behind in (("n1", 0.0, 0), ("n2", 0.5, -50), ("n3", 0.0, 9000))
         for held in [100_000 + minute * 6000 - behind]
-        for row in _of_fleet(step, [_replica(minute, server, seconds, held, held)])
+        for row in _set_fleet(step, [_replica(minute, server, seconds, held, held)])
     ]
     found = {
         (row["fleet"], row["server"]): (row["behind"], row["diverged"], row["lagging"], row["in_a_row"], row["begin"])
@@ -380,7 +380,7 @@ def test_single_removed_message_is_tolerated(spark: SparkSession) -> None:
         for step in _STEPS
         for minute in range(0, 4 * step, step)
         for server, seconds, messages, more in (("n1", 0.0, 101, 0), ("n2", 3.0, 101, 1), ("n3", 0.0, 96, 0))
-        for row in _of_fleet(step, [_replica(minute, server, seconds, messages, 1000 + minute * 6 + more)])
+        for row in _set_fleet(step, [_replica(minute, server, seconds, messages, 1000 + minute * 6 + more)])
     ]
     found = {(row["fleet"], row["server"]): row for row in _diverging(spark, rows).collect()}
     assert {key: (row["diverged"], row["behind"]) for key, row in found.items()} == {
@@ -434,8 +434,8 @@ _OVER_MIDNIGHT: dict[
 def test_divergence_continues_over_midnight(spark: SparkSession) -> None:
     """Two snapshots before midnight and one after it show the difference. A difference in three snapshots is no longer
     momentary."""
-    first = [row for name, (day, _next, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
-    second = [row for name, (_day, day, _found) in _OVER_MIDNIGHT.items() for row in _of_fleet(name, day)]
+    first = [row for name, (day, _next, _found) in _OVER_MIDNIGHT.items() for row in _set_fleet(name, day)]
+    second = [row for name, (_day, day, _found) in _OVER_MIDNIGHT.items() for row in _set_fleet(name, day)]
     found = {
         row["fleet"]: (row["begin"], row["in_a_row"], row["differs_in_a_row"], row["diverged"], row["behind"])
         for row in _diverging(spark, second, _diverging(spark, first)).collect()

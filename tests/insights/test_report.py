@@ -30,7 +30,7 @@ from jetstream_insights.report.causes import CODES, IMPACT, Newest, with_causes
 from jetstream_insights.report.content import (
     LastReport,
     _filled,
-    _rows_of,
+    _read_rows,
     _trend,
     account_names,
     last_report,
@@ -654,7 +654,7 @@ def test_report_has_the_daily_tables_of_every_day_of_its_span(spark: SparkSessio
         lake.repoint("gold", day, {"format": GOLD_FORMAT, "run": "r", "inputs": []})
     for hours, shown in ((6, days[1:]), (24, days[2:])):
         begin = datetime.combine(days[1], time(), timezone.utc) + timedelta(hours=hours)
-        frame = _rows_of(lake, table, days[2], begin)
+        frame = _read_rows(lake, table, days[2], begin)
         assert frame is not None
         assert sorted(row["day"] for row in dicts({"tables": {"accounts": _filled(table, frame)}}, "accounts")) == [
             *map(str, shown)

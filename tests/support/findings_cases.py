@@ -645,7 +645,7 @@ def case(
 
 
 #: Tables that are empty if an endpoint is not queried: silver tables, and the gold tables that are computed from them.
-_MADE_OF = {
+_ENDPOINT_TABLES = {
     "jsz": (
         *("meta_peers", "streams", "stream_replicas", "consumers", "consumer_replicas"),
         *("leadership", "incidents", "changes", "storms", "divergence", "consumer_lag", "capacity", "headroom"),
@@ -670,7 +670,7 @@ def without(endpoint: str) -> tuple[Change | Drop, ...]:
         change("snapshots", {"asked": [name for name in ENDPOINTS if name != endpoint]}),
         change("servers", dict.fromkeys([*columns, *(["varz_extra"] if endpoint == "varz" else [])])),
         change("accounts", dict.fromkeys(held)),
-        *(Drop(table, {}) for table in _MADE_OF.get(endpoint, ())),
+        *(Drop(table, {}) for table in _ENDPOINT_TABLES.get(endpoint, ())),
     )
 
 

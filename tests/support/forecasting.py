@@ -100,7 +100,7 @@ def sawtooth(dice: random.Random, days: int) -> Series:
     return Series(found)
 
 
-def _of_event(change: Callable[[float, int], float]) -> Callable[[random.Random, int], Series]:
+def _make_event(change: Callable[[float, int], float]) -> Callable[[random.Random, int], Series]:
     """`change` receives the growth of a day and the number of days since the event."""
 
     def made(dice: random.Random, days: int) -> Series:
@@ -118,9 +118,9 @@ def plateau(dice: random.Random, days: int) -> Series:
     return Series(_sums(steps, 50 * rate), event)
 
 
-purge = _of_event(lambda step, ago: step - 15 * step * (ago == 0))
-step = _of_event(lambda step, ago: step + 15 * step * (ago == 0))
-doubled = _of_event(lambda step, ago: step * (1 + (ago >= 0)))
+purge = _make_event(lambda step, ago: step - 15 * step * (ago == 0))
+step = _make_event(lambda step, ago: step + 15 * step * (ago == 0))
+doubled = _make_event(lambda step, ago: step * (1 + (ago >= 0)))
 
 SCENARIOS: dict[str, Callable[[random.Random, int], Series]] = {
     "steady": steady, "noisy": noisy, "compacted": compacted, "weekly": weekly, "gaps": gaps, "sawtooth": sawtooth,

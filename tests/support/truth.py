@@ -466,14 +466,14 @@ class Part(Fleet):
                 continue
             if assets and self._since(self.partial, server, at) and row.keys["account"] != first:
                 continue
-            stream = self._of_row(row)
+            stream = self._find_stream(row)
             if stream and 0 < at < stream.born:
                 continue
             told = self._with_faults(row, server, at)
             yield from self._ephemerals(told, stream, server, at)
             yield self._in_operator_mode(told)
 
-    def _of_row(self, row: SnapshotLine) -> Asset | None:
+    def _find_stream(self, row: SnapshotLine) -> Asset | None:
         """Return the stream that a JSZ row belongs to."""
         if row.table not in ("jsz_streams", "jsz_consumers"):
             return None
@@ -512,7 +512,7 @@ class Part(Fleet):
             row.data.update(detail)
         if row.table == "connz":
             row.data["account"] = detail["id"]
-        stream = self._of_row(row)
+        stream = self._find_stream(row)
         if stream:
             row.data["stream_name" if row.table == "jsz_consumers" else "name"] = self._name(stream)
         keys = {**row.keys, "account": account_id(detail)} if "account" in row.keys else row.keys

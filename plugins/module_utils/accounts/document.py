@@ -361,7 +361,7 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of the document, generated from the tables that parse it."""
-    account = _schema_of(ACCOUNT_DOCUMENT)
+    account = _build_schema(ACCOUNT_DOCUMENT)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Accounts of NATS in operator mode (natsops.jetstream)",
@@ -369,9 +369,9 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "required": ["accounts"],
         "properties": {
-            "operator": _schema_of(OPERATOR_DOCUMENT),
+            "operator": _build_schema(OPERATOR_DOCUMENT),
             "system_account": {"type": "string", "description": "name of an account, or its public key"},
-            "defaults": _schema_of(_DEFAULTS),
+            "defaults": _build_schema(_DEFAULTS),
             "accounts": {
                 "type": "object",
                 "minProperties": 1,
@@ -380,13 +380,13 @@ def json_schema() -> dict[str, Any]:
             "users": {
                 "type": "object",
                 "propertyNames": {"pattern": "^[^/]+/.+$"},
-                "additionalProperties": _schema_of(USER_DOCUMENT),
+                "additionalProperties": _build_schema(USER_DOCUMENT),
             },
         },
     }
 
 
-def _schema_of(fields: Iterable[ClaimField]) -> dict[str, Any]:
+def _build_schema(fields: Iterable[ClaimField]) -> dict[str, Any]:
     fields = tuple(fields)
     required = [one.name for one in fields if one.required]
     return {**_branch(tree(fields)), **({"required": required} if required else {})}
@@ -413,15 +413,15 @@ def _kind_schema(one: ClaimField) -> dict[str, Any]:
     if one.kind == "choice":
         return {"enum": list(one.choices)}
     if one.kind == "object":
-        return _schema_of(one.fields)
+        return _build_schema(one.fields)
     if one.kind == "objects":
-        return {"type": "array", "items": _schema_of(one.fields)}
+        return {"type": "array", "items": _build_schema(one.fields)}
     if one.kind == "maps":
-        return {"type": "object", "additionalProperties": {"type": "array", "items": _schema_of(one.fields)}}
+        return {"type": "object", "additionalProperties": {"type": "array", "items": _build_schema(one.fields)}}
     if one.kind == "signing_keys":
-        return {"type": "object", "additionalProperties": _schema_of(one.fields)}
+        return {"type": "object", "additionalProperties": _build_schema(one.fields)}
     if one.kind == "tiers":
-        flat = _schema_of(JETSTREAM)
+        flat = _build_schema(JETSTREAM)
         tiers = {
             "type": "object",
             "minProperties": 1,

@@ -113,8 +113,8 @@ def differences(actual: Claims, desired: Claims) -> list[dict[str, Any]]:
         if old == new:
             continue
         if one.kind in ("names", "tags", "keys", "objects"):
-            found += [_change(one.name, item, None) for item in _words_of(one, _without(old, new))]
-            found += [_change(one.name, None, item) for item in _words_of(one, _without(new, old))]
+            found += [_change(one.name, item, None) for item in _describe_items(one, _without(old, new))]
+            found += [_change(one.name, None, item) for item in _describe_items(one, _without(new, old))]
         elif one.kind in ("moments", "maps"):
             found += _mapping_changes(one, old, new)
         elif one.kind == "signing_keys":
@@ -132,7 +132,7 @@ def _without(items: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [item for item in items if item not in others]
 
 
-def _words_of(one: ClaimField, items: list[Any]) -> list[Any]:
+def _describe_items(one: ClaimField, items: list[Any]) -> list[Any]:
     return list(in_words(one, items))
 
 

@@ -33,7 +33,7 @@ from .throwaway_server import SLACK, ended_by_signals, find_binary, require_room
 from .verify import CHECKSUM, CONTENTS, verify
 
 #: Failures caused by this host rather than by the backup.
-_OF_THE_HOST = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
+_HOST_FAILURES = ("disk_full", "invalid_option", "no_identity", "not_started", "unsupported", "write_failed")
 _IDLE = 30.0
 _ISOLATED = RestoreChanges(num_replicas=1, isolated=True)
 
@@ -94,7 +94,7 @@ def drill(wanted: BackupDrillOptions, check_mode: bool) -> dict[str, Any]:
                 return {**result, "proof": None, "seconds": None, "bytes_per_second": None, "lines": [line]}
             seconds = _prove(backup, server, wanted, room, name)
         except NatsFailure as failure:
-            if not check_mode and failure.code not in _OF_THE_HOST:
+            if not check_mode and failure.code not in _HOST_FAILURES:
                 proof = _proof(backup, server, None, failure.description)
                 store_catalogue(store, catalogue.proven(name, proof), backups)
             raise

@@ -39,7 +39,7 @@ END_MIRROR, END_SOURCES, TAKE_OVER = "end mirror", "end sources", "take over"
 MIRROR_CAN_END = (2, 12)
 
 #: Settings that clients rely on and that a mirror does not copy from its origin.
-_OF_CLIENTS = (
+_CLIENT_SETTINGS = (
     "allow_atomic",
     "allow_direct",
     "allow_msg_ttl",
@@ -243,7 +243,7 @@ def promoted_config(config: Mapping[str, Any], plan: FailoverPlan | Failover) ->
     """Return the configuration with which a stream serves at the site: no mirror or sources, and always with subjects.
     Without subjects, a server would use the stream's name as its subject."""
     result = {key: value for key, value in config.items() if key not in ("mirror", "mirror_direct", "sources")}
-    result.update({key: plan.origin_config[key] for key in _OF_CLIENTS if plan.origin_config.get(key)})
+    result.update({key: plan.origin_config[key] for key in _CLIENT_SETTINGS if plan.origin_config.get(key)})
     result["subjects"] = list(plan.subjects)
     return result
 

@@ -115,11 +115,11 @@ def schedules(
     return [
         schedule
         for row in rows
-        for schedule in _schedules_of(row, settings.get(row["name"], row["enabled"]), by_name, prefix)
+        for schedule in _make_schedules(row, settings.get(row["name"], row["enabled"]), by_name, prefix)
     ]
 
 
-def _schedules_of(
+def _make_schedules(
     row: Mapping[str, Any], setting: Any, templates: Mapping[str, Mapping[str, Any]], prefix: str
 ) -> Iterator[dict[str, Any]]:
     if not isinstance(setting, (bool, str)) or (isinstance(setting, str) and "FREQ=" not in setting):

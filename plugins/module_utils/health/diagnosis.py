@@ -676,7 +676,7 @@ _CHECKS: tuple[Callable[[DiagnosisEvidence], DiagnosisCheck], ...] = (
     _jwts,
 )
 #: Checks that need only VARZ, and whose findings end as soon as the fault is fixed.
-_OF_SERVERS: tuple[Callable[[DiagnosisEvidence], DiagnosisCheck], ...] = (
+_SERVER_CHECKS: tuple[Callable[[DiagnosisEvidence], DiagnosisCheck], ...] = (
     _ping,
     _options,
     _versions,
@@ -690,4 +690,4 @@ def server_findings(servers: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Return the findings about individual servers in addition to the health rules. `servers`: rows of
     nats_server_info, with varz if the server responded."""
     evidence = DiagnosisEvidence({"servers": servers}, servers)
-    return [finding for check in _OF_SERVERS for finding in check(evidence).findings]
+    return [finding for check in _SERVER_CHECKS for finding in check(evidence).findings]

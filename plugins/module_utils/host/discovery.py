@@ -23,7 +23,7 @@ from .system import group_name, has_systemd, user_name
 _PROC = Path("/proc")
 _UNIT = re.compile(r"/([^/]+)\.service$", re.MULTILINE)
 #: Environment variables that systemd sets itself.
-_OF_SYSTEMD = re.compile(
+_SYSTEMD_VARIABLES = re.compile(
     r"LANG|LANGUAGE|PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|INVOCATION_ID|JOURNAL_STREAM|MAINPID|NOTIFY_SOCKET|MANAGERPID\w*"
     r"|(LC|SYSTEMD|LISTEN|WATCHDOG|MEMORY_PRESSURE)_\w+|(RUNTIME|STATE|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY"
 )
@@ -107,7 +107,11 @@ def _unit(pid: int, read: Sequence[str], run_command: RunCommand) -> dict[str, A
 def own_environment(environment: Mapping[str, str], read: Sequence[str]) -> dict[str, str]:
     """Return the variables that a unit adds to the environment of its process, except those `read` by the
     configuration, whose values are in the inventory."""
-    return {name: value for name, value in environment.items() if name not in read and not _OF_SYSTEMD.fullmatch(name)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in read and not _SYSTEMD_VARIABLES.fullmatch(name)
+    }
 
 
 def _varz(loaded: LoadedConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from .failures import NatsFailure
 
-_VIOLATION, _OF_SUBSCRIPTION = "permissions violation", 'subscription to "'
+_VIOLATION, _SUBSCRIPTION = "permissions violation", 'subscription to "'
 
 
 class Denials:
@@ -37,7 +37,7 @@ class Denials:
             quoted = f'"{subject.lower()}"'
             texts = [text for text, number in self._last.items() if number > since and quoted in text]
             if texts:
-                action = "subscribe" if _OF_SUBSCRIPTION in texts[-1] else "publish"
+                action = "subscribe" if _SUBSCRIPTION in texts[-1] else "publish"
                 return NatsFailure(
                     "permission", f"permission denied: the user may not {action} to {subject}", subject=subject
                 )
@@ -46,7 +46,7 @@ class Denials:
     def inbox_denial(self, prefix: str, subject: str | None) -> NatsFailure | None:
         """Return the failure of a request whose replies cannot arrive, because the server has denied a subscription
         below the prefix of inboxes, otherwise None. `subject`: that of the request."""
-        if not any(f"{_OF_SUBSCRIPTION}{prefix.lower()}." in text for text in self._last):
+        if not any(f"{_SUBSCRIPTION}{prefix.lower()}." in text for text in self._last):
             return None
         return NatsFailure(
             "permission",

@@ -153,7 +153,7 @@ class JetStreamApi(ApiRequests):
 
     def stream(self, name: str) -> dict[str, Any]:
         """Return the STREAM.INFO of one stream: config, state, cluster, created, mirror, sources."""
-        return self._of_leader(f"STREAM.INFO.{name}", STREAM_INFO)
+        return self._call_leader(f"STREAM.INFO.{name}", STREAM_INFO)
 
     def find_stream(self, name: str) -> dict[str, Any] | None:
         """Return the STREAM.INFO of one stream, None if it does not exist."""
@@ -378,7 +378,7 @@ class JetStreamApi(ApiRequests):
 
     def consumer(self, stream: str, name: str) -> dict[str, Any]:
         """Return the CONSUMER.INFO of one consumer: config, delivered, ack_floor, num_pending, cluster, ..."""
-        return self._of_leader(f"CONSUMER.INFO.{stream}.{name}", CONSUMER_INFO)
+        return self._call_leader(f"CONSUMER.INFO.{stream}.{name}", CONSUMER_INFO)
 
     def find_consumer(self, stream: str, name: str) -> dict[str, Any] | None:
         """Return the CONSUMER.INFO of one consumer, or None if it does not exist."""
@@ -411,7 +411,7 @@ class JetStreamApi(ApiRequests):
         (2.11)."""
         self.call(f"CONSUMER.UNPIN.{stream}.{name}", {"group": group})
 
-    def _of_leader(self, subject: str, members: Members) -> dict[str, Any]:
+    def _call_leader(self, subject: str, members: Members) -> dict[str, Any]:
         """Return the reply of a group's leader, or of a member if the group has no leader.
 
         The preferred member of the assignment also replies, perhaps first, when it has just started its replica. The

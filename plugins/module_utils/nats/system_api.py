@@ -104,7 +104,7 @@ class SystemApi:
             awaited.update(expected)
 
         def on_reply(reply: Reply) -> Progress:
-            server = _server_of(reply)
+            server = _parse_statsz(reply)
             servers[server.id] = server
             awaited.discard(server.name)
             if awaited:
@@ -517,7 +517,7 @@ def read_servers(client: Client) -> tuple[Server, ...]:
     servers: dict[str, Server] = {}
 
     def on_reply(reply: Reply) -> Progress:
-        server = _server_of(reply)
+        server = _parse_statsz(reply)
         servers[server.id] = server
         return None
 
@@ -526,7 +526,7 @@ def read_servers(client: Client) -> tuple[Server, ...]:
     return tuple(sorted(servers.values(), key=lambda server: (server.name, server.id)))
 
 
-def _server_of(reply: Reply) -> Server:
+def _parse_statsz(reply: Reply) -> Server:
     """Return the server that sent a STATSZ reply; if its figures cannot be read, only its identity. Raises NatsFailure
     bad_reply."""
     document = _document(reply)

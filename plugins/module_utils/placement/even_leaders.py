@@ -187,7 +187,7 @@ class _Assignment:
 
     def _lead(self, index: int, target: str) -> None:
         """Make the target the leader of the group."""
-        for _way, _cost, groups in self._ways_of(index):
+        for _way, _cost, groups in self._list_ways(index):
             del groups[index]
         for name, change in ((self.leaders[index], -1), (target, 1)):
             self._count[name] += change
@@ -196,10 +196,10 @@ class _Assignment:
         self._open(index)
 
     def _open(self, index: int) -> None:
-        for _way, _cost, groups in self._ways_of(index):
+        for _way, _cost, groups in self._list_ways(index):
             groups[index] = None
 
-    def _ways_of(self, index: int) -> Iterable[tuple[tuple[str, str], int, dict[int, None]]]:
+    def _list_ways(self, index: int) -> Iterable[tuple[tuple[str, str], int, dict[int, None]]]:
         """Yield the other servers that may lead the group, each with the cost and the groups that can change to it at
         that cost."""
         group, leader = self._groups[index], self.leaders[index]
@@ -227,11 +227,11 @@ def _negative_cycle(arcs: Mapping[tuple[str, str], int]) -> list[str]:
                 changed = True
         if not changed:
             return []
-        if cycle := _cycle_of(before):
+        if cycle := _find_cycle(before):
             return cycle
 
 
-def _cycle_of(before: Mapping[str, str]) -> list[str]:
+def _find_cycle(before: Mapping[str, str]) -> list[str]:
     """Return a cycle in the graph of predecessors, in the direction of the arcs."""
     seen: dict[str, str] = {}
     for start in before:

@@ -80,7 +80,7 @@ def fingerprint(cluster: Cluster, name: str, members: Mapping[_Key, frozenset[st
 
 def remaining_moves(document: Mapping[str, Any], cluster: Cluster, name: str) -> list[ReplicaMove]:
     """Return the moves of the plan that are not done yet, including those in progress. Raises PlanRefused."""
-    moves = _moves_of(document, name)
+    moves = _read_moves(document, name)
     streams = _replicated(cluster, name)
     begins: dict[_Key, frozenset[str]] = {}
     ways: dict[_Key, list[frozenset[str]]] = {}
@@ -105,7 +105,7 @@ def remaining_moves(document: Mapping[str, Any], cluster: Cluster, name: str) ->
     return left
 
 
-def _moves_of(document: Mapping[str, Any], name: str) -> list[tuple[ReplicaMove, frozenset[str]]]:
+def _read_moves(document: Mapping[str, Any], name: str) -> list[tuple[ReplicaMove, frozenset[str]]]:
     """Return the moves of the document with the servers that each stream had. Raises PlanRefused for a different
     document."""
     if document.get("schema") != SCHEMA:

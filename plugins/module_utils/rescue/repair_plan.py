@@ -185,7 +185,7 @@ def find(early: Cluster, late: Cluster, request: RepairOptions, expected: Expect
         earlier = before.get((item.account, item.name))
         if earlier is not None:
             shown = item.account_name
-            found += [replace(finding, account_name=shown) for finding in _of_stream(earlier, item, sight)]
+            found += [replace(finding, account_name=shown) for finding in _find_stream_faults(earlier, item, sight)]
     return [finding for finding in found if matches(finding, request.assets)]
 
 
@@ -214,7 +214,7 @@ def _servers(
         subjects = [
             f"{kind} {label}"
             for kind, _space, label in (subject.partition(" ") for subject in stopped)
-            if _meant(_names_of(cluster, label), kind == CONSUMER, patterns)
+            if _meant(_list_names(cluster, label), kind == CONSUMER, patterns)
         ]
         if subjects:
             reason = errors[server.name, subjects[0]]
@@ -222,7 +222,7 @@ def _servers(
             yield RepairFinding(WRITE_ERROR, message, server=server.name)
 
 
-def _names_of(cluster: Cluster, label: str) -> tuple[str, str]:
+def _list_names(cluster: Cluster, label: str) -> tuple[str, str]:
     """Return the names that select the stream or consumer with this display name."""
     account, slash, rest = label.partition("/")
     return label, f"{cluster.find_account(account)}{slash}{rest}"
@@ -268,13 +268,13 @@ class _Sight:
     limits: Limits
 
 
-def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFinding]:
+def _find_stream_faults(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFinding]:
     group, name, answered = late.group, (late.account, late.name), sight.answered
     if _leaderless(early.group, answered) and _leaderless(group, answered):
         message = f"{group.subject} has no leader although {_names(group.hosts)} of its {group.size} members answer: a majority"
         yield RepairFinding(STREAM_LEADERLESS, message, *name)
         return
-    yield from _of_members(early, late, sight)
+    yield from _find_member_faults(early, late, sight)
     consumers = {consumer.name: consumer for consumer in early.consumers}
     for consumer in late.consumers:
         earlier = consumers.get(consumer.name)
@@ -300,7 +300,7 @@ def _of_stream(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFin
             yield RepairFinding(CONSUMER_AHEAD, message, *where)
 
 
-def _of_members(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFinding]:
+def _find_member_faults(early: Stream, late: Stream, sight: _Sight) -> Iterable[RepairFinding]:
     group, name = late.group, (late.account, late.name)
     if group.leader is None:
         return

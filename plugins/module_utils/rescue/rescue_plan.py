@@ -58,11 +58,11 @@ def plan(sight: Sight, request: RescueOptions) -> RescuePlan:
     fresh = not _old(sight.cluster).keys().isdisjoint(survivors)
     lost = _lost(sight, fates)
     refusals = [
-        *_of_dead(sight, request, members),
-        *_of_members(sight, request, meta, members),
-        *_of_majority(meta, survivors, quorum, removals, fates, request),
-        *(_of_fresh(sight, request, members, survivors, fates) if fresh else ()),
-        *_of_data(sight, request, fates, lost, fresh),
+        *_check_dead(sight, request, members),
+        *_check_members(sight, request, meta, members),
+        *_check_majority(meta, survivors, quorum, removals, fates, request),
+        *(_check_fresh(sight, request, members, survivors, fates) if fresh else ()),
+        *_check_losses(sight, request, fates, lost, fresh),
     ]
     if _whole(meta, members, survivors, fates) and not request.begun:
         # An earlier run may already have removed servers that were named dead.
@@ -132,7 +132,7 @@ def _answering(cluster: Cluster) -> frozenset[str]:
     return frozenset(server.name for server in cluster.servers if server.jetstream)
 
 
-def _of_dead(sight: Sight, request: RescueOptions, members: frozenset[str]) -> Iterable[str]:
+def _check_dead(sight: Sight, request: RescueOptions, members: frozenset[str]) -> Iterable[str]:
     """Yield reasons why a server that is listed as dead may not be dead."""
     for name in sorted(request.dead):
         host = sight.hosts.get(name, RescueHost(name))
@@ -159,7 +159,7 @@ def _of_dead(sight: Sight, request: RescueOptions, members: frozenset[str]) -> I
             yield f"{name} is listed as dead but is not a member of the meta group ({_names(members)})"
 
 
-def _of_members(sight: Sight, request: RescueOptions, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
+def _check_members(sight: Sight, request: RescueOptions, meta: MetaGroup, members: frozenset[str]) -> Iterable[str]:
     """Yield the members that are neither available nor listed as dead, and the reasons why the responding servers may
     belong to different groups."""
     for name in sorted(members - sight.cluster.names - request.dead):
@@ -202,7 +202,7 @@ def _unnoticed(sight: Sight, meta: MetaGroup, members: frozenset[str]) -> Iterab
         )
 
 
-def _of_majority(
+def _check_majority(
     meta: MetaGroup,
     survivors: Sequence[str],
     quorum: int,
@@ -228,7 +228,7 @@ def _of_majority(
     )
 
 
-def _of_fresh(
+def _check_fresh(
     sight: Sight, request: RescueOptions, members: frozenset[str], survivors: Sequence[str], fates: Sequence[Fate]
 ) -> Iterable[str]:
     """Yield the reasons why the data cannot be restored in a fresh cluster of the remaining servers."""
@@ -284,7 +284,7 @@ def _old(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def _of_data(
+def _check_losses(
     sight: Sight, request: RescueOptions, fates: Sequence[Fate], lost: Sequence[str], fresh: bool
 ) -> Iterable[str]:
     """Yield the losses that were not accepted."""
@@ -502,7 +502,7 @@ def going_on(hosts: Mapping[str, RescueHost], expected: frozenset[str], request:
     unclear = any(host.running or not host.reached or host.failure for host in left)
     if not request.dead or not left or (unclear and not begun):
         return None
-    refusals = [*_of_dead(Sight(Cluster(), {}, hosts), request, request.dead)]
+    refusals = [*_check_dead(Sight(Cluster(), {}, hosts), request, request.dead)]
     if not begun:
         names = _names(host.server for host in left)
         refusals.append(f"no server runs on the hosts of {names}: start them, so their streams can be read")

@@ -99,14 +99,16 @@ class Repair:
     def _evidence(self, finding: RepairFinding, cluster: Cluster, record: Mapping[str, Any] | None) -> FaultEvidence:
         try:
             if finding.consumer:
-                return self._of_consumer(finding, cluster, record)
+                return self._read_consumer(finding, cluster, record)
             if finding.stream:
-                return self._of_stream(finding, cluster)
+                return self._read_stream(finding, cluster)
         except NatsFailure as failure:
             return FaultEvidence(failure=failure.description)
         return FaultEvidence()
 
-    def _of_consumer(self, finding: RepairFinding, cluster: Cluster, record: Mapping[str, Any] | None) -> FaultEvidence:
+    def _read_consumer(
+        self, finding: RepairFinding, cluster: Cluster, record: Mapping[str, Any] | None
+    ) -> FaultEvidence:
         api = self._connections.account(finding.account)
         stream = api.stream(finding.stream)
         config, state = stream.get("config") or {}, stream.get("state") or {}
@@ -148,7 +150,7 @@ class Repair:
                         ]
         return views
 
-    def _of_stream(self, finding: RepairFinding, cluster: Cluster) -> FaultEvidence:
+    def _read_stream(self, finding: RepairFinding, cluster: Cluster) -> FaultEvidence:
         api = self._connections.account(finding.account)
         if finding.code in (rules.REPLICA_BEHIND, rules.REPLICA_MISSING, rules.REPLICA_GONE):
             mover = Mover(self._connections, self._move(finding), self._request.dead)

@@ -367,10 +367,10 @@ class _Colouring:
         self._places = [place[name] for name in self.names]
         self._connect_zones()
         self._wide = sorted((limit for limit in limits if limit.most > 1), key=lambda limit: sorted(limit.members))
-        self._wide_of: list[list[int]] = [[] for _name in self.names]
+        self._wide_limits: list[list[int]] = [[] for _name in self.names]
         for number, limit in enumerate(self._wide):
             for member in limit.members:
-                self._wide_of[member].append(number)
+                self._wide_limits[member].append(number)
         self.lower_bound = self._lower_bound()
 
     def solve(self) -> list[list[str]]:
@@ -448,7 +448,7 @@ class _Colouring:
         waiting = list(order)
         while waiting:
             member = max(
-                waiting, key=lambda one: (len(closed[one]), len(self._neighbours[one]) + len(self._wide_of[one]))
+                waiting, key=lambda one: (len(closed[one]), len(self._neighbours[one]) + len(self._wide_limits[one]))
             )
             waiting.remove(member)
             fitting = [
@@ -462,7 +462,7 @@ class _Colouring:
             batches[chosen].add(member)
             for other in self._neighbours[member]:
                 closed[other].add(chosen)
-            for number in self._wide_of[member]:
+            for number in self._wide_limits[member]:
                 used[number][chosen] += 1
                 if used[number][chosen] == self._wide[number].most:
                     for other in self._wide[number].members:

@@ -212,7 +212,7 @@ def _server(host: str, one: Mapping[str, Any], members: list[dict[str, Any]]) ->
     hidden = transform(config, hide)
     variables = _variables(hidden, one, members)
     carried = carry_over(one["unit"]["settings"]) if one["unit"] else Carried()
-    variables.update(_of_unit(one["unit"], carried, vault))
+    variables.update(_unit_variables(one["unit"], carried, vault))
     todo = _system_login(hidden, vault, variables)
     made = normalise(composed(variables, members))
     patch = difference(hidden, made)
@@ -271,7 +271,7 @@ def _variables(config: Mapping[str, Any], one: Mapping[str, Any], members: list[
     return found
 
 
-def _of_unit(unit: Mapping[str, Any], carried: Carried, vault: dict[str, str]) -> dict[str, Any]:
+def _unit_variables(unit: Mapping[str, Any], carried: Carried, vault: dict[str, str]) -> dict[str, Any]:
     """Return the variables that carry the settings of the replaced unit over to the role's unit."""
     found: dict[str, Any] = {}
     if carried.overrides:

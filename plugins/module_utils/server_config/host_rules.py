@@ -24,7 +24,7 @@ NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "ceph", "afs", "lustre", "
     f"fuse.{name}" for name in ("ceph", "glusterfs", "sshfs", "s3fs", "rclone", "juicefs", "gcsfuse")
 }
 #: Options of a systemd service that concern its start, its stop and its user.
-_OF_THE_UNIT = {
+_SERVICE_OPTIONS = {
     "ExecStart", "ExecStop", "ExecReload", "Type", "User", "Group", "DynamicUser", "RootDirectory", "RootImage", "KillSignal",
     "KillMode", "FinalKillSignal", "SendSIGKILL", "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec",
 }  # fmt: skip
@@ -64,7 +64,7 @@ def drop_ins_of_others(case: Case) -> Iterator[ConfigProblem]:
 
 def decided_by_the_unit(drop_in: Mapping[str, Any]) -> list[str]:
     """Return the options of a drop-in that concern the start, the stop and the user of the server."""
-    return [name for name in drop_in["options"] if name in _OF_THE_UNIT]
+    return [name for name in drop_in["options"] if name in _SERVICE_OPTIONS]
 
 
 def identity_of_running_server(case: Case) -> Iterator[ConfigProblem]:

@@ -115,7 +115,7 @@ class Sweeper:
         self._began = time.monotonic()
         self._last: Optional[Exposition] = None
         self._ended = self._began
-        self._journal = _ParsedFile(wanted.journal, _journal_of, JOURNAL_TAIL) if wanted.journal else None
+        self._journal = _ParsedFile(wanted.journal, _parse_journal, JOURNAL_TAIL) if wanted.journal else None
         self._catalogue = _ParsedFile(wanted.backups / FILE, read_catalogue) if wanted.backups else None
         self._drift = _ParsedFile(wanted.drift, read_drift) if wanted.drift else None
         self._report = _ParsedFile(wanted.report, json.loads) if wanted.report else None
@@ -305,7 +305,7 @@ class Sweeper:
                 self._log(f"the connection could not be closed: {traceback.format_exc(limit=1)}")
 
 
-def _journal_of(text: str) -> Journal:
+def _parse_journal(text: str) -> Journal:
     return read_journal(text.splitlines())
 
 

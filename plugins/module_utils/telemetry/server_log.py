@@ -43,7 +43,7 @@ def log_lines(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         raise NatsFailure("invalid_option", f"logs: {path} cannot be read: {error.strerror}") from error
     texts = (line.rstrip("\n") for line in lines)
-    return _of_file(texts, zone) if zone else map(_of_journal, texts)
+    return _parse_file_lines(texts, zone) if zone else map(_parse_journal_line, texts)
 
 
 def _document(line: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _zone(clock: dict[str, Any]) -> tzinfo | None:
         return offset
 
 
-def _of_journal(text: str) -> dict[str, Any]:
+def _parse_journal_line(text: str) -> dict[str, Any]:
     entry = _document(text)
     try:
         moment = datetime.fromtimestamp(int(entry["__REALTIME_TIMESTAMP"]) / 1e6, timezone.utc)
@@ -78,7 +78,7 @@ def _of_journal(text: str) -> dict[str, Any]:
     return {"time": timestamp(moment), "text": text}
 
 
-def _of_file(texts: Iterable[str], zone: tzinfo) -> Iterator[dict[str, Any]]:
+def _parse_file_lines(texts: Iterable[str], zone: tzinfo) -> Iterator[dict[str, Any]]:
     """Yield lines with their own times. In autumn, one hour occurs twice: a time in that hour belongs to its first
     occurrence until the times of the lines go backwards."""
     latest = ""

@@ -96,14 +96,14 @@ class JsonLines(SnapshotTable):
     def add(self, origin: Origin, keys: Mapping[str, Any], data: Any) -> None:
         text = bytes(data) if json_text.is_text(data) else json_text.encoded(data)
         own = b"," + json_text.encoded(keys)[1:-1] if keys else b""
-        self._write(b'%b%b,"data":%b}\n' % (self._of(origin), own, text))
+        self._write(b'%b%b,"data":%b}\n' % (self._encode_origin(origin), own, text))
         self.rows += 1
 
     def fail(self, origin: Origin, failure: Mapping[str, Any]) -> None:
-        self._write(b'%b,"failure":%b}\n' % (self._of(origin), json_text.encoded(failure)))
+        self._write(b'%b,"failure":%b}\n' % (self._encode_origin(origin), json_text.encoded(failure)))
         self.failures += 1
 
-    def _of(self, origin: Origin) -> bytes:
+    def _encode_origin(self, origin: Origin) -> bytes:
         """Return the beginning that all lines from one reply share, encoded once."""
         if origin is not self._origin:
             self._origin = origin

@@ -118,7 +118,7 @@ class _Decoders:
         self._empty: dict[type, Any] = {}
         whole = self._class(self.tree, ())
         self._decoder = self._msgspec.json.Decoder(whole)
-        self._left_of = self._left(self.tree, self._empty[whole], ()) if self._learned else None
+        self._leftover = self._left(self.tree, self._empty[whole], ()) if self._learned else None
 
     def _class(self, members: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         """Return the class of an object with these members."""
@@ -169,7 +169,7 @@ class _Decoders:
                 if not self._learn(str(error)):
                     return self.apart(json_text.read(text))
             else:
-                left, odd = self._left_of.of(found) if self._left_of else (None, False)
+                left, odd = self._leftover.of(found) if self._leftover else (None, False)
                 return found, left if odd else None
 
     def _learn(self, message: str) -> bool:
@@ -319,10 +319,10 @@ def _fitting(type_: Type, value: Any) -> tuple[Any, bool]:
         )
     if type_.kind == "string":  # as Spark reads it: any other value becomes its JSON
         return value if isinstance(value, str) else json_text.encoded(value).decode(), True
-    return (value, True) if _is_of(type_.kind, value) else (None, False)
+    return (value, True) if _has_type(type_.kind, value) else (None, False)
 
 
-def _is_of(kind: str, value: Any) -> bool:
+def _has_type(kind: str, value: Any) -> bool:
     """Return whether a JSON value has this simple type."""
     if kind in ("int", "bigint"):
         bits = 31 if kind == "int" else 63

@@ -43,6 +43,8 @@ def test_names_and_code_have_their_own_rules() -> None:
         return [(rule.name, place.line) for rule, place in words.broken_rules(path, source)]
 
     assert rules("a.py", "def path_of(told):\n    of_hours = out_of_time\n") == [("identifier", 1), ("identifier", 2)]
+    private = "def _path_of(told):\n    _of_hours = _OF_DAY + _of(out_of_time)\n"
+    assert rules("a.py", private) == [("identifier", 1), *[("identifier", 2)] * 3]
     assert rules("a.py", "class WantedRestore: pass\nclass Scene: pass\nWantedBy = 1\n") == [
         ("identifier", 1),
         ("identifier", 2),

@@ -75,10 +75,10 @@ def maintain(lake: Lake, now: datetime, keep: RetentionTimes, say: Say) -> Maint
 
 def _hours(lake: Lake, folder: str) -> list[tuple[datetime, str]]:
     """Return the hours of a folder with their names in it, such as date=2026-11-21/hour=18."""
-    return [hour for day in lake.days(folder) for hour in _hours_of(lake, folder, day)]
+    return [hour for day in lake.days(folder) for hour in _list_day_hours(lake, folder, day)]
 
 
-def _hours_of(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, str]]:
+def _list_day_hours(lake: Lake, folder: str, day: datetime) -> list[tuple[datetime, str]]:
     name = f"date={day:%Y-%m-%d}"
     hours = (child for child in lake.files.names(f"{folder}/{name}") if child.startswith("hour="))
     return [(day + timedelta(hours=int(child[5:7])), f"{name}/{child}") for child in hours]
@@ -98,7 +98,7 @@ def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, s
         if day + timedelta(days=1 + keep.bronze) > now:
             continue
         name = f"date={day:%Y-%m-%d}"
-        hours = _hours_of(lake, "bronze/manifest", day)
+        hours = _list_day_hours(lake, "bronze/manifest", day)
         judged = {f"{of}/{file}" for _hour, of in hours for file in lake.files.names(f"bronze/manifest/{of}")}
         if not all(_made(lake, hour) or hour < silver_end for hour, _name in hours):
             say(f"{name} of bronze is kept: silver does not have all its snapshots")
@@ -108,7 +108,7 @@ def _expire(lake: Lake, now: datetime, keep: RetentionTimes, done: Maintained, s
         expired = f"bronze/_expired/{secrets.token_hex(4)}"
         lake.files.move(f"bronze/manifest/{name}", f"{expired}/{name}")
         # Restore files that arrived after the decision, such as an archive that was just imported.
-        for _hour, of in _hours_of(lake, expired, day):
+        for _hour, of in _list_day_hours(lake, expired, day):
             for file in lake.files.names(f"{expired}/{of}"):
                 if f"{of}/{file}" not in judged:
                     lake.files.move(f"{expired}/{of}/{file}", f"bronze/manifest/{of}/{file}")
@@ -370,7 +370,7 @@ def _unused_of_bronze(lake: Lake, limit: datetime) -> Iterator[str]:
             if day not in known and day + timedelta(days=1) <= limit:
                 yield f"bronze/{table}/{place(day.date())}"
             elif day in known:
-                for hour, name in set(_hours_of(lake, f"bronze/{table}", day)).difference(with_manifests):
+                for hour, name in set(_list_day_hours(lake, f"bronze/{table}", day)).difference(with_manifests):
                     # Files, not the folder: another snapshot of this hour may arrive before they are deleted.
                     files = lake.files.names(f"bronze/{table}/{name}") if hour + timedelta(hours=1) <= limit else ()
                     yield from (f"bronze/{table}/{name}/{file}" for file in files)

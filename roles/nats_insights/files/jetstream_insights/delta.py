@@ -45,7 +45,7 @@ def describe(lake: Lake, say: Say) -> Described:
         mixed = {day for day, folders in days.items() if len(folders) > 1 and any("/hour=" not in f for f in folders)}
         for table in tables:
             try:
-                _log_of(lake, f"{layer}/{table}", columns(layer, table), days, mixed, done)
+                _update_log(lake, f"{layer}/{table}", columns(layer, table), days, mixed, done)
             except (DeltaError, OSError) as error:
                 raise LakeError(f"{lake.uri}/{layer}/{table}: {error}") from error
         done.left += [f"{layer} {day}" for day in sorted(mixed)]
@@ -71,7 +71,7 @@ def _by_day(folders: set[str]) -> dict[str, set[str]]:
     return found
 
 
-def _log_of(
+def _update_log(
     lake: Lake, name: str, read: StructType, days: dict[str, set[str]], mixed: set[str], done: Described
 ) -> None:
     """Update a table's log to list the files in these folders. On a mixed day, part of the data was replaced after its hours

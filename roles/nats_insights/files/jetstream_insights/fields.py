@@ -152,7 +152,7 @@ def taken(snapshot: Column) -> Column:
     return moment.try_cast("timestamp")
 
 
-def _of_its_file(snapshot: Column, file: Column) -> Column:
+def _matches_file(snapshot: Column, file: Column) -> Column:
     """Return whether a snapshot began in the hour of the file's directories."""
     year, month, day, hour = (
         F.substring(snapshot, start, length) for start, length in ((1, 4), (5, 2), (7, 2), (10, 2))
@@ -164,7 +164,7 @@ def _of_its_file(snapshot: Column, file: Column) -> Column:
 def is_line(file: Column, text: Column) -> Column:
     """Return whether this is a line of a snapshot from its file's hour."""
     snapshot = F.try_variant_get(F.try_parse_json(text), "$.snapshot", "string")
-    return F.coalesce(taken(snapshot).isNotNull() & _of_its_file(snapshot, file), F.lit(False))
+    return F.coalesce(taken(snapshot).isNotNull() & _matches_file(snapshot, file), F.lit(False))
 
 
 def _type(field: Field) -> DataType:
@@ -335,7 +335,7 @@ def _rows_of_lines(lines: DataFrame, keys: Sequence[Field], fields: Sequence[Fie
     numbered = checked.select(
         "*", taken(reported["snapshot"]).alias("taken"), F.monotonically_increasing_id().alias("number")
     )
-    wanted = F.col("taken").isNotNull() & _of_its_file(reported["snapshot"], F.col("file"))
+    wanted = F.col("taken").isNotNull() & _matches_file(reported["snapshot"], F.col("file"))
     whole = ~F.col("odd") | F.col("document").isNotNull()
     good = numbered.where(
         (F.col("number") >= 0) & whole & (wanted if asks else wanted & reported[FAILURE.name].isNull())

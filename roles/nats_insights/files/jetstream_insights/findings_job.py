@@ -59,7 +59,7 @@ _WHOLE_STAGE, _ANSI = "spark.sql.codegen.wholeStage", "spark.sql.ansi.enabled"
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 #: The columns about a host, with Spark's types.
 _HOSTS = {"server": "string", **{field.name: field.type for field in HOSTS.fields}}
-_OF_JSON = {"string": str, "bigint": int}
+_JSON_TYPES = {"string": str, "bigint": int}
 _SILVER = (*SILVER, "snapshots", "failures")
 
 #: Rows about hosts: figures that servers do not report.
@@ -112,7 +112,7 @@ def read_hosts(path: Path | None) -> Hosts | None:
         # In Python, a boolean is an int as well.
         if not good or any(
             isinstance(value, bool)
-            or not isinstance(value, _OF_JSON[_HOSTS[name]])
+            or not isinstance(value, _JSON_TYPES[_HOSTS[name]])
             or (isinstance(value, int) and value < 0)
             for name, value in host.items()
             if value is not None
@@ -204,7 +204,7 @@ def _grave_failures(results: DataFrame, registry: Registry) -> set[str]:
     }
 
 
-def _failures_of(checks: Iterable[Check]) -> Column:
+def _is_failure(checks: Iterable[Check]) -> Column:
     """Return whether a row is a failure of one of the checks; never null."""
     failed = (F.col("result") == FAIL) & F.col("check").isin([check.code for check in checks])
     return F.coalesce(failed, F.lit(False))
@@ -384,10 +384,10 @@ class _FindingsDay:
                 confirmed, judged_again = [], []
                 for part in doubtful:
                     if unsure := [check for check in part.grave if check.code in failing]:
-                        confirmed.append(part.confirm(rows.where(_failures_of(unsure)), unsure))
+                        confirmed.append(part.confirm(rows.where(_is_failure(unsure)), unsure))
                         judged_again += unsure
                 if confirmed:
-                    rows = rows.where(~_failures_of(judged_again)).unionByName(stored(confirmed))
+                    rows = rows.where(~_is_failure(judged_again)).unionByName(stored(confirmed))
             yield single_results(rows)
         finally:
             lake.files.delete(judged)

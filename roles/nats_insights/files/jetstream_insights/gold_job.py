@@ -138,7 +138,7 @@ def _make_facts(
 ) -> None:
     """Make the facts of a day's hours whose silver rows or settings differ from those that the facts were made from. Hours
     without silver rows keep their facts."""
-    fingerprint = _hash(repr(_of_facts(settings)))
+    fingerprint = _hash(repr(_select_settings(settings)))
     runs = {hour: lake.pointer("silver", hour).get("run") for hour in [*hour_before(lake, day), *day_hours(day)]}
     stale = [
         hour
@@ -168,13 +168,15 @@ def _facts(lake: Lake, name: str, settings: GoldSettings, selected_hours: Sequen
     """Return the facts of some hours, computed from silver."""
     table = FACTS_OF_HOURS[name]
     given = (
-        _of_facts(settings) if source == "settings" else silver_rows(lake, source.partition(".")[2], selected_hours)
+        _select_settings(settings)
+        if source == "settings"
+        else silver_rows(lake, source.partition(".")[2], selected_hours)
         for source in table.of
     )
     return table.rows(table.make(*given))
 
 
-def _of_facts(settings: GoldSettings) -> GoldSettings:
+def _select_settings(settings: GoldSettings) -> GoldSettings:
     """Return the settings that facts depend on; maintenance windows are applied to days."""
     return replace(settings, maintenance=())
 
@@ -234,7 +236,7 @@ class _GoldDay:
             # Named one by one, so Parquet's statistics exclude row groups.
             return rows.where(F.col("snapshot").isin(list(wanted)))
         if layer in ("hours", "before"):
-            return self._of_hours(
+            return self._read_hours(
                 name, day_hours(self._day) if layer == "hours" else hour_before(self._lake, self._day)
             )
         table = name.partition(":")[0]
@@ -242,7 +244,7 @@ class _GoldDay:
         found = self._lake.find_days("gold", table, past)
         return self._lake.nothing(TABLES[table].schema) if found is None else found
 
-    def _of_hours(self, name: str, selected_hours: Sequence[datetime]) -> DataFrame:
+    def _read_hours(self, name: str, selected_hours: Sequence[datetime]) -> DataFrame:
         """Return the facts of some hours; if they are not stored, compute them."""
         if not self._kept:
             return _facts(self._lake, name, self._settings, selected_hours)

@@ -20,7 +20,7 @@ _BACKED, _UNBACKED, _NO_CLAIM = 0, 1, 2
 #: Groups whose members disagree are recorded by hash slot, few enough for every executor to hold them. Other groups in the same
 #: slot are compared without need.
 _SLOTS = 1 << 21
-_OF_A_MEMBER = (
+_MEMBER_COLUMNS = (
     "server_id",
     "version",
     "received",
@@ -43,7 +43,7 @@ def groups(replicas: DataFrame, key: tuple[str, ...]) -> DataFrame:
     If the members agree, the leader's row has everything, and is not shuffled. Only the members of other groups are compared.
     """
     group_key = (*SNAPSHOT, *key)
-    figures = [name for name in replicas.columns if name not in (*group_key, *_OF_A_MEMBER)]
+    figures = [name for name in replicas.columns if name not in (*group_key, *_MEMBER_COLUMNS)]
     slotted = replicas.withColumn("_slot", F.xxhash64(*group_key).bitwiseAND(F.lit(_SLOTS - 1)))
     disputed = F.broadcast(_disputed(slotted, group_key))
     agreed = _as_the_leader_tells(slotted.join(disputed, on="_slot", how="left_anti"), group_key, figures)

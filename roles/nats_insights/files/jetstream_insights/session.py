@@ -96,10 +96,10 @@ class _Remembered:
     of the cost of a column."""
 
     def __init__(self, of: Any) -> None:
-        self._of = of
+        self._wrapped = of
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._of, name)
+        found = getattr(self._wrapped, name)
         setattr(self, name, found)
         return found
 
@@ -118,7 +118,7 @@ def is_local(master: str | None) -> bool:
     return master.startswith("local")
 
 
-def _of_the_same_meaning(active: SparkSession) -> SparkSession:
+def _match_session(active: SparkSession) -> SparkSession:
     """Return an existing session, or a new one next to it if its time zone or error handling differs: it would write hours of
     other time zones, where no reader finds them."""
     if all(active.conf.get(key) == value for key, value in _MEANING.items()):
@@ -147,7 +147,7 @@ def session(
     """
     active = SparkSession.getActiveSession()
     if active is not None:
-        return _of_the_same_meaning(active)
+        return _match_session(active)
     if url := connect_url(master):
         return _connected(url, settings or {})
     # Workers must run the interpreter that has the packages, not the first one on their PATH.

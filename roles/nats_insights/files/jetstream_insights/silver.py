@@ -423,9 +423,11 @@ class SilverTable:
     complete: bool = False
 
 
-_OF_SNAPSHOT = "fleet string, snapshot string, taken timestamp"
+_SNAPSHOT_KEY = "fleet string, snapshot string, taken timestamp"
 #: Columns of a group apart from its figures, which are those of a replica.
-_OF_GROUP = f"cluster string, leader string, leaders {STRINGS}, hosts {STRINGS}, members {STRINGS}, views {STRINGS}"
+_GROUP_COLUMNS = (
+    f"cluster string, leader string, leaders {STRINGS}, hosts {STRINGS}, members {STRINGS}, views {STRINGS}"
+)
 _LED = "is_leader boolean, is_backed boolean"
 _STREAM_FIGURES = columns(
     STREAM_REPLICAS.keys,
@@ -441,7 +443,7 @@ _CONSUMER_FIGURES = columns(
     f"num_replicas int, durable boolean, pull boolean, {CONFIG_HASH} string",
     without=("leader", "line_raft_group", "wanted_replicas", "durable_name", "deliver_subject"),
 )
-_OF_REPLICA = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")
+_REPLICA_COLUMNS = columns(ENVELOPE, "taken timestamp, leader string", _LED, "extra variant")
 _STREAM, _CONSUMER = ", ".join(STREAM), ", ".join(CONSUMER)
 _NAMES = ("server_names",)
 TABLES: dict[str, SilverTable] = {
@@ -475,7 +477,7 @@ TABLES: dict[str, SilverTable] = {
         (),
         ("servers", *_NAMES),
         meta_peers,
-        f"{_OF_SNAPSHOT}, domain string, server_id string, server string, cluster string, leader string, cluster_size bigint, "
+        f"{_SNAPSHOT_KEY}, domain string, server_id string, server string, cluster string, leader string, cluster_size bigint, "
         "by_leader boolean, peer string, peer_id string, current boolean, offline boolean, active double, lag bigint",
     ),
     "stream_replicas": SilverTable(
@@ -484,7 +486,7 @@ TABLES: dict[str, SilverTable] = {
         ("jsz_streams",),
         _NAMES,
         stream_replicas,
-        columns(_OF_REPLICA, _STREAM_FIGURES),
+        columns(_REPLICA_COLUMNS, _STREAM_FIGURES),
         "count(*)",
         complete=True,
     ),
@@ -494,7 +496,7 @@ TABLES: dict[str, SilverTable] = {
         (),
         ("stream_replicas",),
         streams,
-        columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _STREAM_FIGURES),
+        columns(_SNAPSHOT_KEY, _GROUP_COLUMNS, "domain string, quorum bigint", _STREAM_FIGURES),
     ),
     "consumer_replicas": SilverTable(
         "replica of a consumer",
@@ -502,7 +504,7 @@ TABLES: dict[str, SilverTable] = {
         ("jsz_consumers",),
         _NAMES,
         consumer_replicas,
-        columns(_OF_REPLICA, _CONSUMER_FIGURES),
+        columns(_REPLICA_COLUMNS, _CONSUMER_FIGURES),
         "count(*)",
         complete=True,
     ),
@@ -512,7 +514,7 @@ TABLES: dict[str, SilverTable] = {
         (),
         ("consumer_replicas",),
         consumers,
-        columns(_OF_SNAPSHOT, _OF_GROUP, "domain string, quorum bigint", _CONSUMER_FIGURES),
+        columns(_SNAPSHOT_KEY, _GROUP_COLUMNS, "domain string, quorum bigint", _CONSUMER_FIGURES),
     ),
     "raft_groups": SilverTable(
         "member of a Raft group",
@@ -581,7 +583,7 @@ TABLES: dict[str, SilverTable] = {
         ("server_log",),
         (),
         server_events,
-        f"{_OF_SNAPSHOT}, server string, cluster string, time timestamp, level string, text string, kind string, lines bigint",
+        f"{_SNAPSHOT_KEY}, server string, cluster string, time timestamp, level string, text string, kind string, lines bigint",
         "sum(lines)",
     ),
     "backups": SilverTable(
@@ -627,7 +629,7 @@ TABLES: dict[str, SilverTable] = {
         (),
         connections,
         columns(
-            f"{_OF_SNAPSHOT}, server_id string, server string, cluster string, version string, domain string, account string, "
+            f"{_SNAPSHOT_KEY}, server_id string, server string, cluster string, version string, domain string, account string, "
             "kind string, lang string, lang_version string, connections bigint, young bigint, lines bigint, rtt_max double, "
             "pending_bytes bigint, pending_bytes_max bigint, stalls bigint",
             TRAFFIC,
@@ -649,7 +651,7 @@ HOURLY = ("server_log",)
 #: The columns of all silver tables, as Spark SQL schemas for reading: a new column is null in older files.
 COLUMNS: dict[str, str] = {
     **{name: table.columns for name, table in TABLES.items()},
-    "snapshots": f"{_OF_SNAPSHOT}, ended timestamp, source string, servers int, servers_known int, missing {STRINGS}, "
+    "snapshots": f"{_SNAPSHOT_KEY}, ended timestamp, source string, servers int, servers_known int, missing {STRINGS}, "
     "complete boolean, failures int, clock_offset_min double, clock_offset_median double, clock_offset_max double, "
     f"slowest_rtt double, asked {STRINGS}, sequence bigint",
     "failures": columns(ENVELOPE, "taken timestamp, endpoint string, code string, description string, subject string"),

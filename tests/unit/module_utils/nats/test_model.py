@@ -35,7 +35,7 @@ from ansible_collections.natsops.jetstream.plugins.module_utils.nats.replies imp
     parse_server,
     parse_summary,
 )
-from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _server_of
+from ansible_collections.natsops.jetstream.plugins.module_utils.nats.system_api import _parse_statsz
 from ansible_collections.natsops.jetstream.plugins.module_utils.problem import ERROR
 from support import clusters
 from support.hostile import mutated
@@ -251,7 +251,7 @@ def test_a_reply_of_wrong_types_is_the_fault_of_its_server_alone(replies: dict[s
 
 
 def read_as_the_client_does(replies: dict[str, Any]) -> Cluster:
-    servers = [_server_of(Reply("S", json.dumps(item).encode(), 0.001)) for item in replies["statsz"]]
+    servers = [_parse_statsz(Reply("S", json.dumps(item).encode(), 0.001)) for item in replies["statsz"]]
     objects = [{key: one for key, one in replies[part].items() if isinstance(one, dict)} for part in ("jsz", "healthz")]
     try:
         return build_cluster(servers, *objects)

@@ -89,7 +89,7 @@ def findings(
             bad = bad.unionByName(going_on.withColumn("identity", _identity()).withColumn("again", F.lit(again)))
     # Hash collisions find no match in the join below.
     passed = (
-        _passes_of(results, [bad])
+        _select_passes(results, [bad])
         .groupBy(_identity().alias("identity"))
         .agg(
             F.max(F.when(~_barely(), F.col("taken"))).alias("passed"),
@@ -142,11 +142,11 @@ def hourly_findings(results: DataFrame, counted: DataFrame, others: Sequence[Dat
     hours may close, in addition to the results of these hours."""
     bad = results.where(F.col("result") != PASS)
     near = (F.when(_barely(), F.col(name)).alias(name) for name in ("value", "threshold"))
-    passes = _passes_of(results, [bad, *others]).select("taken", *IDENTITY, *near)
+    passes = _select_passes(results, [bad, *others]).select("taken", *IDENTITY, *near)
     return {"results": bad, "passes": passes, "summary": counted}
 
 
-def _passes_of(results: DataFrame, bad: Sequence[DataFrame]) -> DataFrame:
+def _select_passes(results: DataFrame, bad: Sequence[DataFrame]) -> DataFrame:
     """Return the passes that have the identity of one of the `bad` rows. Passes are by far the most frequent results, and hardly
     any has such an identity: a broadcast hash filters them without a shuffle."""
     hashed = F.xxhash64(*IDENTITY).alias("hash")

@@ -80,7 +80,7 @@ def _tolerated(*rates_: str) -> Column:
 
 
 #: Figures from VARZ that silver has no columns for.
-_OF_VARZ = {
+_VARZ_FIGURES = {
     "http_host": ("http_host", "string"),
     "http_port": ("http_port", "bigint"),
     "cluster_port": ("cluster.cluster_port", "bigint"),
@@ -124,7 +124,7 @@ def servers(tables: Tables) -> DataFrame:
     ]
     known = named_servers(tables["servers"]).select("*", *more)
     varz_figures = {
-        name: F.try_variant_get("varz_extra", f"$.{path}", type_) for name, (path, type_) in _OF_VARZ.items()
+        name: F.try_variant_get("varz_extra", f"$.{path}", type_) for name, (path, type_) in _VARZ_FIGURES.items()
     }
     known = known.withColumns(varz_figures).withColumn("open_to", F.expr(_OPEN_TO))
     joined = known.join(

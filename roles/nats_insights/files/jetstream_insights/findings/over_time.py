@@ -81,7 +81,7 @@ _NO_LIMIT = "coalesce(max_age, 0) <= 0 AND coalesce(max_msgs, 0) <= 0 AND coales
 _REMOVED = r"""CASE WHEN NOT coalesce(config RLIKE '"mirror": ?[{]', false) THEN last_seq - messages END"""
 
 
-def _of_unlimited(value: str) -> Column:
+def _read_unlimited(value: str) -> Column:
     """Return a value of a stream without limits, as its leader reported it."""
     others = f"coalesce(config RLIKE {_OTHER_REMOVALS}, false)"
     return F.expr(f"CASE WHEN leader IS NOT NULL AND {_NO_LIMIT} AND {_BY_LIMITS} AND NOT {others} THEN {value} END")
@@ -255,7 +255,7 @@ def _stored() -> dict[str, Over]:
     return {"stored": Over(rate(ends["seq_first"], ends["seq_last"], "taken"), ends, from_hours)}
 
 
-def _of_streams() -> dict[str, Over]:
+def _aggregate_streams() -> dict[str, Over]:
     return {
         **_span(),
         **_stored(),
@@ -269,16 +269,16 @@ def _of_streams() -> dict[str, Over]:
         **_last("retention"),
         **_most("consumers_most", "consumer_count"),
         **_creations(),
-        **_least("kept_from_least", _of_unlimited("first_seq")),
-        **_by_most("kept_from_most", _of_unlimited("first_seq")),
-        **_least("removed_least", _of_unlimited(_REMOVED)),
-        **_by_most("removed_most", _of_unlimited(_REMOVED)),
+        **_least("kept_from_least", _read_unlimited("first_seq")),
+        **_by_most("kept_from_most", _read_unlimited("first_seq")),
+        **_least("removed_least", _read_unlimited(_REMOVED)),
+        **_by_most("removed_most", _read_unlimited(_REMOVED)),
         **_early(),
         **_count("moving", F.count_if(F.expr("desired IS NOT NULL OR size(members) > num_replicas"))),
     }
 
 
-def _of_consumers() -> dict[str, Over]:
+def _aggregate_consumers() -> dict[str, Over]:
     asked = F.coalesce(F.col("num_waiting") > 0, F.lit(False)) | F.coalesce("push_bound", F.lit(False))
     return {
         **_span(),
@@ -301,7 +301,7 @@ def _of_consumers() -> dict[str, Over]:
     }
 
 
-def _of_raft_groups() -> dict[str, Over]:
+def _aggregate_raft_groups() -> dict[str, Over]:
     ends = {"least_term": F.min("term"), "most_term": F.max("term")}
     unapplied = F.col("committed") - F.col("applied")
     return {
@@ -319,26 +319,26 @@ def _of_raft_groups() -> dict[str, Over]:
 
 #: By silver table: the key of a row, and its aggregates.
 _ABOUT = {
-    "streams": (STREAM, _of_streams),
-    "consumers": (CONSUMER, _of_consumers),
-    "raft_groups": ((*CLUSTER, "server", "account", "raft_group"), _of_raft_groups),
+    "streams": (STREAM, _aggregate_streams),
+    "consumers": (CONSUMER, _aggregate_consumers),
+    "raft_groups": ((*CLUSTER, "server", "account", "raft_group"), _aggregate_raft_groups),
 }
-_OF_ALL = "fleet string, domain string, account string, taken timestamp, begin timestamp, samples bigint"
+_COMMON_COLUMNS = "fleet string, domain string, account string, taken timestamp, begin timestamp, samples bigint"
 #: The stored columns of an hour, as Spark SQL schemas.
 KEPT = {
-    "streams": f"{_OF_ALL}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
+    "streams": f"{_COMMON_COLUMNS}, stream string, leaderless bigint, metadata map<string, string>, last_seq_most bigint, "
     f"last_seq_newest {_POINTS}, last_seq_least bigint, messages_last bigint, max_age_last double, "
     "retention_last string, consumers_most bigint, "
     "creations array<timestamp>, kept_from_least bigint, kept_from_most bigint, "
     "removed_least bigint, removed_most bigint, "
     f"limited_states {_STATES}, "
     "moving bigint, seq_first bigint, seq_last bigint",
-    "consumers": f"{_OF_ALL}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
+    "consumers": f"{_COMMON_COLUMNS}, stream string, consumer string, leaderless bigint, metadata map<string, string>, "
     "ack_floor_stream_seq_first bigint, ack_floor_stream_seq_last bigint, delivered_stream_seq_first bigint, "
     f"delivered_stream_seq_last bigint, ack_floor_led_most bigint, ack_floor_led_newest {_POINTS}, "
     "num_redelivered_least bigint, num_waiting_most bigint, num_pending_most bigint, "
     "bound boolean, paused boolean, ack_policy string, creations array<timestamp>, durable boolean, asked boolean",
-    "raft_groups": f"{_OF_ALL}, cluster string, server string, raft_group string, wal_bytes_first bigint, "
+    "raft_groups": f"{_COMMON_COLUMNS}, cluster string, server string, raft_group string, wal_bytes_first bigint, "
     "wal_bytes_last bigint, least_term bigint, most_term bigint, unapplied_least bigint, unapplied_reported bigint, "
     "wal_bytes_least bigint, wal_bytes_most bigint, wal_reported bigint",
     "origins": "fleet string, snapshot string, domain string, account string, stream string, taken timestamp, "

@@ -11,7 +11,7 @@ from jetstream_insights.findings.registry import CRITICAL, INFO, MONITOR_METADAT
 _MARGIN = margin("peers")
 _BEHIND = f"array_join({behind('peers')}, ', ')"
 #: How much of each limit of a stream is used; null without a limit.
-_OF_BYTES, _OF_MESSAGES, _OF_CONSUMERS = (
+_BYTES_USED, _MESSAGES_USED, _CONSUMERS_USED = (
     f"CASE WHEN {limit} > 0 THEN {text_sql(text)} END"
     for limit, text in (
         ("max_bytes", "{bytes|bytes} of {max_bytes|bytes}"),
@@ -97,7 +97,7 @@ CHECKS = (
         value="100 * greatest(CASE WHEN max_bytes > 0 THEN bytes / max_bytes END, CASE WHEN max_msgs > 0 THEN messages / "
         "max_msgs END, "
         "CASE WHEN max_consumers > 0 THEN consumer_count / max_consumers END)",
-        text=f"{{concat_ws(', ', {_OF_BYTES}, {_OF_MESSAGES}, {_OF_CONSUMERS})}}, discard {{discard}}",
+        text=f"{{concat_ws(', ', {_BYTES_USED}, {_MESSAGES_USED}, {_CONSUMERS_USED})}}, discard {{discard}}",
         rationale="With discard: new, publishers are rejected at the limit. Otherwise the oldest messages are removed, "
         "read or not.",
         remedy="`nats_stream` with larger limits or a shorter `max_age`",

@@ -11,7 +11,7 @@ from jetstream_insights.findings.registry import CRITICAL, INFO, WARNING, Check,
 from jetstream_insights.findings.samples import ENOUGH, FEW, samples
 
 #: The used part of an account's JetStream limits; null without a limit.
-_OF_DISK, _OF_MEMORY = (
+_DISK_USED, _MEMORY_USED = (
     f"CASE WHEN js_reserved_{kind} > 0 THEN "
     + text_sql(f"{{js_{kind}|bytes}} of {{js_reserved_{kind}|bytes}} {place}")
     + " END"
@@ -60,7 +60,7 @@ CHECKS = (
         "OR coalesce(js_reserved_memory > 0 AND js_memory * 100 >= :critical * js_reserved_memory, false)",
         value="100 * greatest(CASE WHEN js_reserved_storage > 0 THEN js_storage / js_reserved_storage END, "
         "CASE WHEN js_reserved_memory > 0 THEN js_memory / js_reserved_memory END)",
-        text=f"{{concat_ws(', ', {_OF_DISK}, {_OF_MEMORY})}}",
+        text=f"{{concat_ws(', ', {_DISK_USED}, {_MEMORY_USED})}}",
         rationale="At the limit publishing to all streams of the account is rejected with 10002.",
         remedy="`nats_account_info`; larger limits of the account; `nats_stream` with `max_age`",
         source="monitor.go accountDetail (an account's reserved figures are its limits)",

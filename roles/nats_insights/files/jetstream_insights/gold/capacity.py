@@ -88,7 +88,7 @@ def hourly_usage(servers: DataFrame, streams: DataFrame, accounts: DataFrame) ->
     no_zone = F.lit(None).cast("string")
     return union([
         by_server,
-        *(frame.withColumn("zone", no_zone) for frame in (_of_accounts(accounts), _of_streams(streams))),
+        *(frame.withColumn("zone", no_zone) for frame in (_measure_accounts(accounts), _measure_streams(streams))),
     ])  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def summed_usage(server_rows: DataFrame, wanted: DataFrame, scope: str, name: Co
     )
 
 
-def _of_accounts(accounts: DataFrame) -> DataFrame:
+def _measure_accounts(accounts: DataFrame) -> DataFrame:
     """Return the usage of each account on all servers, in each hour's last snapshot that has it. Each server reports the total
     over all servers (jetstream.go storageTotals), and the account's limit as reserved (monitor.go accountDetail)."""
     held = (
@@ -174,7 +174,7 @@ def _of_accounts(accounts: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _of_streams(streams: DataFrame) -> DataFrame:
+def _measure_streams(streams: DataFrame) -> DataFrame:
     """Return the usage of one replica of each stream, in bytes, and in messages if they are limited."""
     limit = F.when(F.col("max_bytes") > 0, F.col("max_bytes")).cast("double")
     in_bytes = F.struct(

@@ -98,7 +98,7 @@ def whole_hour() -> Column:
 
 
 #: Snapshots of an hour in a block, each a bit of a non-negative integer.
-_OF_BLOCK = 63
+_BLOCK_SIZE = 63
 #: Identifies a block of a fleet's snapshots.
 BLOCK = ("whole_hour", "block")
 
@@ -111,8 +111,8 @@ def in_blocks(snapshots: DataFrame, longest_gap: float = math.inf) -> DataFrame:
     numbered = snapshots.withColumn("whole_hour", whole_hour()).withColumns(
         {"of_hour": F.row_number().over(hour_window) - 1, "apart": F.when(apart, 1).otherwise(0)}
     )
-    block = F.floor(F.col("of_hour") / _OF_BLOCK) + F.sum("apart").over(hour_window)
-    placed = numbered.withColumns({"block": block.cast("int"), "place": F.col("of_hour") % _OF_BLOCK})
+    block = F.floor(F.col("of_hour") / _BLOCK_SIZE) + F.sum("apart").over(hour_window)
+    placed = numbered.withColumns({"block": block.cast("int"), "place": F.col("of_hour") % _BLOCK_SIZE})
     return placed.drop("of_hour", "apart")
 
 
@@ -125,7 +125,7 @@ def spans(bits: Column) -> Column:
     """Return the `first` and the `last` place of each sequence of set bits, in order."""
 
     def places(of: Column) -> Column:
-        return F.filter(F.sequence(F.lit(0), F.lit(_OF_BLOCK - 1)), lambda place: F.getbit(of, place) == 1)
+        return F.filter(F.sequence(F.lit(0), F.lit(_BLOCK_SIZE - 1)), lambda place: F.getbit(of, place) == 1)
 
     first = bits.bitwiseAND(F.bitwise_not(F.shiftleft(bits, 1)))
     last = bits.bitwiseAND(F.bitwise_not(F.shiftright(bits, 1)))

@@ -84,7 +84,7 @@ def _progress(before: Mapping[str, Column], of: str = "") -> Column:
     return F.coalesce(reduce(Column.__or__, more, ~F.col(f"{of}work")), F.lit(False))
 
 
-def _of_whole_day(hourly_rows: DataFrame, settings: GoldSettings) -> DataFrame:
+def _aggregate_day(hourly_rows: DataFrame, settings: GoldSettings) -> DataFrame:
     """Return a row for each consumer and creation, with its first and last figures of the day and the points of the recent
     period."""
     one = Window.partitionBy("fleet", *CONSUMER).orderBy("taken")
@@ -182,7 +182,7 @@ def _with_rates(joined: DataFrame, rose: Column, day: Column) -> DataFrame:
 def consumer_lag(hourly_rows: DataFrame, past: DataFrame, day: Column, settings: GoldSettings) -> DataFrame:
     """Return the state of each consumer over the day, as its leader reported. `past`: the same table of the previous day, so a
     consumer that was stuck at its end remains stuck."""
-    grouped = _with_recent_points(_of_whole_day(hourly_rows, settings), settings)
+    grouped = _with_recent_points(_aggregate_day(hourly_rows, settings), settings)
     latest = Window.partitionBy("fleet", *CONSUMER)
     newest = grouped.withColumn("newest", F.max("end").over(latest)).where(F.col("end") == F.col("newest"))
     before = past.select(

@@ -31,7 +31,7 @@ class Counters:
     def columns(self) -> tuple[Col, ...]:
         """The hourly columns next to the series."""
         types = {"taken": "timestamp", "server_id": "string", "start": "timestamp"}
-        fields = ",".join(f"{name}:{types.get(name, 'bigint')}" for name in self._of_snapshot)
+        fields = ",".join(f"{name}:{types.get(name, 'bigint')}" for name in self._snapshot_figures)
         return (
             Col("first", f"struct<{fields}>", "values in the first snapshot"),
             Col("last", f"struct<{fields}>", "values in the last snapshot"),
@@ -42,7 +42,7 @@ class Counters:
         )
 
     @property
-    def _of_snapshot(self) -> tuple[str, ...]:
+    def _snapshot_figures(self) -> tuple[str, ...]:
         return ("taken", *self.start, *self.names, *self.shown)
 
     @property
@@ -53,7 +53,7 @@ class Counters:
         """Return the increases of each series in an hour. The step from the previous hour is computed with the day."""
         key = [*self.series, "whole_hour"]
         before = F.lag("of").over(Window.partitionBy(*key).orderBy("taken"))
-        snapshot_rows = rows.withColumns({"whole_hour": whole_hour(), "of": F.struct(*self._of_snapshot)})
+        snapshot_rows = rows.withColumns({"whole_hour": whole_hour(), "of": F.struct(*self._snapshot_figures)})
         steps = snapshot_rows.withColumn("step", self._step(before, F.col("of"), settings))
         return steps.groupBy(*key).agg(
             F.max("taken").alias("taken"),

@@ -101,7 +101,7 @@ def _compared(pair: Column, before: Column, write: Column, trim: Column, trims: 
     return Compared(tolerance, near, lags, differs)
 
 
-def _of_newest(frame: DataFrame, *replica_key: str) -> DataFrame:
+def _select_newest(frame: DataFrame, *replica_key: str) -> DataFrame:
     """Return the rows of the latest stream: a recreated stream has other replicas."""
     in_order = Window.partitionBy(*replica_key).orderBy("taken")
     whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -114,7 +114,7 @@ def followers(stream_replicas: DataFrame) -> DataFrame:
     hourly_key = (*_STREAM, "server", "whole_hour")
     group = Window.partitionBy(*hourly_key)
     stepped = (
-        _of_newest(pairs(stream_replicas).withColumn("whole_hour", whole_hour()), *hourly_key)
+        _select_newest(pairs(stream_replicas).withColumn("whole_hour", whole_hour()), *hourly_key)
         .withColumn("pair", F.struct(*columns.PAIR))
         .withColumn("before", F.lag("pair").over(group.orderBy("taken")))
         .withColumns(_rates(F.col("before"), F.col("pair")))
@@ -170,7 +170,7 @@ def _with_steps(hourly_rows: DataFrame) -> DataFrame:
     """Return the hours of a day in two parts: the first pair, with the step from the previous hour, and the later pairs."""
     replica_key = (*_STREAM, "server")
     group = Window.partitionBy(*replica_key)
-    stepped = _of_newest(hourly_rows, *replica_key).withColumn("before", F.lag("last").over(group.orderBy("taken")))
+    stepped = _select_newest(hourly_rows, *replica_key).withColumn("before", F.lag("last").over(group.orderBy("taken")))
     rates = _rates(F.col("before"), F.col("first"))
     stepped = stepped.withColumns({f"{name}_step": step for name, step in rates.items()})
 

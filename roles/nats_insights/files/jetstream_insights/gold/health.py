@@ -347,7 +347,7 @@ def _within_spans(lines: DataFrame, spans: DataFrame) -> DataFrame:
     )
 
 
-def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> DataFrame:
+def _join_events(members: DataFrame, reported: DataFrame, lines: DataFrame) -> DataFrame:
     """Return the events of members during their incidents, at most ten candidates each as `of`. A cause that affects many groups
     gives their incidents the same span, so each span is searched only once."""
     span = ["fleet", "member", "from", "last", "itself"]
@@ -374,7 +374,7 @@ def _of_members(members: DataFrame, reported: DataFrame, lines: DataFrame) -> Da
     return members.join(found, on=span).withColumn("of", F.explode("first"))
 
 
-def _of_advisories(marked: DataFrame, advisories: DataFrame) -> DataFrame:
+def _join_advisories(marked: DataFrame, advisories: DataFrame) -> DataFrame:
     """Return the kinds of advisories about the assets of incidents, shortly before and during each incident."""
     since = F.coalesce("before", "begin")
     advised = _advised(advisories)
@@ -426,14 +426,14 @@ def incidents(
     itself = F.when(F.col("kind") == "server", F.col("incident")).otherwise(F.lit("")).alias("itself")
     members = marked.select(*key, since.alias("from"), "last", itself, F.explode("servers").alias("member"))
     reported = _explanations(server_rows, restart_rows, failures, moment_rows)
-    by_member = _of_members(members, reported, logged(server_events, answer_rows))
+    by_member = _join_events(members, reported, logged(server_events, answer_rows))
     out = marked.select(*key, F.explode("behind").alias("server_behind")).select(
         *key, _candidate(F.lit(5), F.lit("behind"), F.col("server_behind"), F.col("begin"), F.lit(""))
     )
     causes = (
         by_member.select(*key, "of")
         .unionByName(out)
-        .unionByName(_of_advisories(marked, advisories))
+        .unionByName(_join_advisories(marked, advisories))
         .groupBy(*key)
         .agg(F.slice(F.array_sort(F.collect_set("of")), 1, _MOST).alias("causes"))
     )

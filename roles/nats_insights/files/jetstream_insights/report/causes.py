@@ -94,7 +94,7 @@ _ORIGIN_REMOVED = (
 #: The code of each check, and its place among the checks of the same fault.
 _FAULTS = {check: (code, place) for code, checks in SAME_FAULT.items() for place, check in enumerate(checks)}
 #: Findings about a server that depends on another one.
-_OF_OTHERS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
+_DEPENDENT_FINDINGS = ("server_lacks_routes", "meta_no_leader", "meta_was_leaderless")
 #: An error in the gate is critical here.
 _SEVERITY = {"critical": "error"}
 #: The consequences of failed checks whose streams and consumers are still available.
@@ -421,7 +421,7 @@ def _problem(
     if code == "server_missing":
         # A snapshot may lack answers although all servers are up.
         code, servers = (code, sorted(missing)) if missing else (None, [])
-    elif code in _OF_OTHERS or (code and code.endswith("_was_leaderless")):
+    elif code in _DEPENDENT_FINDINGS or (code and code.endswith("_was_leaderless")):
         servers, absent = [], inactive
     elif code and code.endswith(("_no_leader", "_stuck")):
         unseen = row["value"] is not None and row["threshold"] is not None and row["value"] < row["threshold"]

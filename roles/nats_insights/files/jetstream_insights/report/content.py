@@ -135,7 +135,7 @@ def read_content(
 
     def fill(name: str) -> None:
         say(f"{day}  {name}")
-        frame = _rows_of(lake, known[name], day, begin)
+        frame = _read_rows(lake, known[name], day, begin)
         if frame is not None:
             read[name] = _filled(known[name], frame, begin)
 
@@ -227,7 +227,7 @@ def last_report(folder: Path) -> LastReport:
         return LastReport()
 
 
-def _rows_of(lake: Lake, table: TableShape, day: date, begin: datetime) -> DataFrame | None:
+def _read_rows(lake: Lake, table: TableShape, day: date, begin: datetime) -> DataFrame | None:
     layer, _dot, name = table.source.partition(".")
     back = (day - begin.date()).days + 1 if table.since or table.daily else table.days
     frame = lake.find_days(layer, name, [day - timedelta(days=number) for number in range(max(back, 1))])
