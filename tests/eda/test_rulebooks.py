@@ -57,7 +57,7 @@ def ran(rulebook: Rulebook, play: str) -> str:
 @pytest.mark.parametrize("cluster", ["2.10.27"], indirect=True)
 def test_leader_flapping(cluster: NatsProcesses, start: Start) -> None:
     """Four elections of the same stream do not trigger the rule, but the fifth does. In this test, the advisories come
-    from a stream, which also says which election was the fifth: a busy server may cause another one."""
+    from a stream, which also shows which election was the fifth: a busy server may cause another one."""
     variables = {
         "nats_connection": cluster.sys_connection(),
         "nats_advisories_connection": cluster.app_connection(),
