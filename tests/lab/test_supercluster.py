@@ -303,7 +303,7 @@ def test_fourth_site_is_added_and_removed(cluster: Supercluster) -> None:
         leaving: dict[str, Any] = {"nats_server_cluster_leaving": ["n1"], "nats_server_remove_data": True}
         refused = cluster.play("scale_in", **leaving)
         assert refused.status != 0
-        assert "north/NORTH (R1 on n1)" in told(refused)
+        assert "stream north/NORTH on n1 (R1 on n1)" in told(refused)
         application = {"servers": cluster.urls(), "user": "north", "password": password("north")}
         moved = cluster.controller.module(
             "nats_stream", {**application, "stream": "NORTH", "placement": {"cluster": "east"}}
