@@ -142,8 +142,9 @@ def session(
 
     `memory` is that of the driver, such as ``2g``: on a local master the total, with Spark Connect set on the server instead.
     On a local master, `little`: whether the input is so small that starting costs more than reading; `soon`: whether it is small
-    enough for the run to end soon. `resident`: whether the session executes further runs. None of them changes results. `settings`
-    are Spark's own; they, and the settings of spark-submit, its defaults or PYSPARK_SUBMIT_ARGS, override the defaults here.
+    enough for the run to end soon. `resident`: whether the session executes further runs. None of them changes results.
+    `settings` are Spark's own; they, and the settings of spark-submit, its defaults or PYSPARK_SUBMIT_ARGS, override the defaults
+    here.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
