@@ -59,7 +59,7 @@ def test_user_settings_take_precedence(started: subprocess.CompletedProcess[str]
 
 
 def test_a_resident_session_keeps_the_classes_of_an_hour(started: subprocess.CompletedProcess[str]) -> None:
-    assert started.stdout.split()[5:] == ["2000", "false"]
+    assert started.stdout.split()[5:] == ["5000", "false"]
 
 
 def test_runs_that_end_soon_have_the_java_options_of_little_data() -> None:

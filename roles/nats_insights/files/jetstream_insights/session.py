@@ -42,7 +42,7 @@ FOR_LITTLE = {
 _JAVA_FOR_SOON = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 #: A resident session makes the same plans every hour. By default Spark keeps 100 generated classes, far fewer than an hour needs,
 #: so the JVM would compile and optimize the same classes every hour.
-_FOR_RESIDENT = {"spark.sql.codegen.cache.maxEntries": "2000"}
+_FOR_RESIDENT = {"spark.sql.codegen.cache.maxEntries": "5000"}
 #: By default the JVM prints its own warnings to the standard output, where programs read the results of the jobs.
 _JAVA = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 #: Variables with the user's options of the JVM.
