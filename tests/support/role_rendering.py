@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from support.clean_output import clean
+from support.nats_processes import run_playbook
 
 COLLECTIONS = next(
     os.path.abspath(entry)
@@ -70,7 +71,6 @@ def render(
     (directory / "play.yml").write_text(PLAY)
     everywhere = {
         "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
         "output": str(directory),
         "nats_server_service_backend": "systemd",
         **group,
@@ -79,11 +79,20 @@ def render(
     (directory / "inventory.yml").write_text(
         yaml.safe_dump({"nats": {"vars": everywhere, "hosts": hosts, "children": children}})
     )
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"]
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_HOME": str(directory / "home")}
-    done = subprocess.run(command, check=False, cwd=directory, env=environment, capture_output=True, text=True)
-    clean(done.stdout + done.stderr)
-    return done
+    return play(directory, "play.yml", [directory / "inventory.yml"])
+
+
+def play(
+    directory: Path, name: str, inventories: Iterable[Path], *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a playbook of the directory, or of the collection, with a home in the directory."""
+    found = directory / name
+    return run_playbook(
+        str(found) if found.exists() else name,
+        *(f"--inventory={path}" for path in inventories),
+        *arguments,
+        **{"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_HOME": str(directory / "home"), **environment},
+    )
 
 
 def rendered(

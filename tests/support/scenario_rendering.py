@@ -7,20 +7,16 @@ lab tests. Each scenario has its own inventory and fixed ports, addresses and pa
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
 import yaml
-from support.clean_output import clean
 from support.controller import Controller
 from support.lab_cluster import Cluster
-from support.role_rendering import COLLECTIONS, make_role
+from support.role_rendering import COLLECTIONS, make_role, play
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 MOLECULE = _CHECKOUT / "extensions/molecule"
@@ -117,30 +113,17 @@ class _Run:
 
     def playbook(self, name: str, sources: list[Path], **variables: Any) -> None:
         """Run a playbook with these inventories and extra variables."""
-        extra = {"ansible_python_interpreter": sys.executable, **self.variables, **variables}
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *(f"--inventory={source}" for source in sources),
-                name,
-                "--extra-vars",
-                json.dumps(extra),
-            ],
-            check=False,
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
-                "ANSIBLE_HOME": str(self.folder / "home"),
-                "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
-                "MOLECULE_EPHEMERAL_DIRECTORY": str(self.folder),
-                "MOLECULE_SCENARIO_NAME": "rendering",
-            },
-            capture_output=True,
-            text=True,
+        done = play(
+            self.folder,
+            name,
+            sources,
+            "--extra-vars",
+            json.dumps({**self.variables, **variables}),
+            ANSIBLE_INVENTORY_UNPARSED_WARNING="false",
+            MOLECULE_EPHEMERAL_DIRECTORY=str(self.folder),
+            MOLECULE_SCENARIO_NAME="rendering",
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        clean(done.stdout + done.stderr)
 
     def prepare_molecule(self, name: str) -> list[Path]:
         """Create the inventory of the hosts as the driver of the scenario does, and return all its inventories in order."""

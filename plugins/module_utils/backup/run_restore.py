@@ -107,7 +107,8 @@ def restore_backup(
     """Restore the only backup of the store. Raises NatsFailure before anything is created."""
     backup = _only_backup(request.store)
     _await_meta_leader(connections, request, [backup])
-    (row,) = _with_repetitions(connections, [backup], [_planned(connections, request, backup)])
+    plan = _planned(connections, request, backup, _row(connections, request, backup))
+    (row,) = _with_repetitions(connections, [backup], [plan])
     if check_mode:
         return RestoreOutcome(_result(request, [row], check_mode), None)
     run = _RestoreRun(request, progress, 1)
@@ -284,7 +285,7 @@ def _plan(connections: Connections, request: RestoreRequest, backup: Backup) -> 
     """Return the row for one of several streams to restore, with `problem` if restoring it is impossible."""
     row = _row(connections, request, backup)
     try:
-        return _planned(connections, request, backup)
+        return _planned(connections, request, backup, row)
     except NatsFailure as failure:
         if failure.code in _HOPELESS:
             raise
@@ -296,6 +297,7 @@ def _plan(connections: Connections, request: RestoreRequest, backup: Backup) -> 
 
 
 def _row(connections: Connections, request: RestoreRequest, backup: Backup) -> dict[str, Any]:
+    """Return the row for a stream before it is known whether it can be restored."""
     manifest, account = backup.manifest, _account(connections, request, backup)
     name = request.one.changes.stream or manifest.stream
     return {
@@ -309,9 +311,10 @@ def _row(connections: Connections, request: RestoreRequest, backup: Backup) -> d
     }
 
 
-def _planned(connections: Connections, request: RestoreRequest, backup: Backup) -> dict[str, Any]:
-    """Return the row for a stream to restore. Raises NatsFailure if restoring it is impossible."""
-    row = _row(connections, request, backup)
+def _planned(
+    connections: Connections, request: RestoreRequest, backup: Backup, row: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the row with the results of a restore in check mode. Raises NatsFailure if restoring it is impossible."""
     account = row["account"]
     if request.names_accounts and account is None:
         raise NatsFailure("invalid_option", f"account: {backup.path} does not name its account; set one")
